@@ -1,0 +1,146 @@
+"""Puts the API together: endpoints behind Litestar's router, behind the gate.
+
+Every request takes the same way: gate (host, sizes) → router → caller → parameters → form of answer → body → handler.
+Somebody else serves the application; nothing here listens.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from litestar import Litestar, Request, Response
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Method
+
+from hourhand.api.accepting import negotiate
+from hourhand.api.answers import Answer
+from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
+from hourhand.api.bodies import content_type_of, read_body
+from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.gate import Facts, Gate, facts_of
+from hourhand.api.openapi import openapi_document
+from hourhand.api.parameters import parse_query
+from hourhand.api.problems import problem_answer
+from hourhand.api.routes.cluster import ClusterRoutes
+from hourhand.api.routes.contract_job_service import JobServiceRoutes
+from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
+from hourhand.api.routes.health import HealthRoutes
+from hourhand.api.routes.jobs import JobRoutes
+from hourhand.api.routes.runs import RunRoutes
+from hourhand.api.routes.start_page import PageRoutes
+from hourhand.api.settings import ApiSettings
+from hourhand.operations.access import Access
+from hourhand.operations.cluster import ClusterOperations
+from hourhand.operations.jobs import JobOperations
+from hourhand.operations.requests import Caller
+from hourhand.operations.runs import RunOperations
+
+__all__ = ["ApiOperations", "ApiSettings", "build_app", "list_endpoints"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOperations:
+    """Everything the API may ask for."""
+
+    jobs: JobOperations
+    runs: RunOperations
+    cluster: ClusterOperations
+    access: Access
+
+
+def build_app(operations: ApiOperations, settings: ApiSettings) -> ASGIApp:
+    """The whole API as an ASGI application."""
+    service = _Service(Authenticator(operations.access, settings), settings)
+    router = Litestar(
+        [_route(service, endpoint) for endpoint in list_endpoints(operations, settings)],
+        exception_handlers={Exception: _on_exception},
+        openapi_config=None,
+        logging_config=None,
+    )
+    return Gate(router, settings)
+
+
+def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[Endpoint]:
+    """Every route there is."""
+    jobs, runs = operations.jobs, operations.runs
+    endpoints = [
+        *JobRoutes(jobs, runs, settings).endpoints(),
+        *RunRoutes(runs).endpoints(),
+        *ClusterRoutes(operations.cluster).endpoints(),
+        *ScheduleServiceRoutes(jobs, runs).endpoints(),
+        *JobServiceRoutes(jobs, runs).endpoints(),
+        *HealthRoutes(operations.cluster).endpoints(),
+    ]
+    throttle = LoginThrottle(settings.login_failures_max)
+    endpoints += PageRoutes(operations.access, throttle, lambda: openapi_document(endpoints)).endpoints()
+    return endpoints
+
+
+class _Service:
+    """What every endpoint needs before its handler can run."""
+
+    def __init__(self, authenticator: Authenticator, settings: ApiSettings) -> None:
+        self._authenticator = authenticator
+        self._settings = settings
+
+    async def serve(self, endpoint: Endpoint, request: Request[Any, Any, Any]) -> Answer:
+        scope: Any = request.scope
+        facts = facts_of(scope)
+        if endpoint.public:
+            credentials, media_type = None, endpoint.media_types[0]
+        else:
+            credentials = read_credentials(facts.headers, scope["method"], self._settings.public_url)
+            media_type = negotiate(facts.headers.get(b"accept"), endpoint.media_types)
+        query = parse_query(scope["query_string"], endpoint.known_parameters)
+        caller = await self._caller(credentials, query.text("namespace"))
+        body, content_type = await self._body(endpoint, facts, request)
+        call = Call(
+            query=query,
+            path=scope["path_params"],
+            headers=facts.headers,
+            body=body,
+            media_type=media_type,
+            content_type=content_type,
+            base_url=self._base_url(scope, facts),
+            client_address=scope["client"][0] if scope.get("client") else "",
+            authenticated=caller,
+            caller_in=lambda namespace: self._authenticated(credentials, namespace),
+        )
+        return await endpoint.handler(call)
+
+    async def _caller(self, credentials: Credentials | None, namespace: str | None) -> Caller | None:
+        return None if credentials is None else await self._authenticator.authenticate(credentials, namespace)
+
+    async def _authenticated(self, credentials: Credentials | None, namespace: str) -> Caller:
+        assert credentials is not None, "a public endpoint asked for its caller"
+        return await self._authenticator.authenticate(credentials, namespace)
+
+    async def _body(self, endpoint: Endpoint, facts: Facts, request: Request[Any, Any, Any]) -> tuple[bytes, str]:
+        if endpoint.body is None:
+            return b"", ""
+        bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
+        body = await read_body(facts.headers, request.receive, bytes_max, self._settings.body_seconds_max)
+        # An empty body has no form; the decoder says whether one is needed.
+        return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
+
+    def _base_url(self, scope: Any, facts: Facts) -> str:
+        if self._settings.public_url is not None:
+            return self._settings.public_url.rstrip("/")
+        return f"{scope.get('scheme', 'http')}://{facts.headers[b'host'].decode('latin-1')}"
+
+
+def _route(service: _Service, endpoint: Endpoint) -> HTTPRouteHandler:
+    async def handle(request: Request[Any, Any, Any]) -> ASGIApp:
+        return await service.serve(endpoint, request)
+
+    path = endpoint.path.replace("}", ":str}")
+    method = cast("Method", endpoint.method)
+    return HTTPRouteHandler(
+        path, http_method=method, status_code=endpoint.status, name=endpoint.operation_id, include_in_schema=False
+    )(handle)
+
+
+def _on_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    scope: Any = request.scope
+    answer = problem_answer(error, facts_of(scope).request_id, scope["method"], scope["path"])
+    headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
+    return Response(answer.content, status_code=answer.status, media_type=answer.media_type, headers=headers)

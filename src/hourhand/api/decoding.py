@@ -1,0 +1,121 @@
+"""Bodies to request types. Quick when the body is right; when it is wrong, every fault is found and told.
+
+The quick path is one call of msgspec's decoder. What msgspec lets pass although it is refused here (a key given
+twice, integers beyond 64 bits, the character NUL, which PostgreSQL cannot store) is looked for separately.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hourhand.api.explaining import explain_batch, explain_body, explain_lines
+from hourhand.model.errors import Fault, InvalidFields, MalformedBody
+
+_Shape = TypeVar("_Shape")
+
+SECOND_LOOK_BYTES_MAX: Final = 64 << 10
+"""Larger bodies are not searched for keys given twice and oversized integers: the search would hold up the loop."""
+_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape of NUL, but not an escaped backslash followed by "u0000"."""
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def decode_body(raw: bytes, shape: type[_Shape]) -> _Shape:
+    """The body as a value of `shape`. Raises `MalformedBody`, or `InvalidFields` with every fault."""
+    try:
+        value: _Shape = decoder_of(shape).decode(raw)
+    except _UNREADABLE:
+        raise explain_body(raw, shape) from None
+    if not _is_clean(raw):
+        raise explain_body(raw, shape)
+    return value
+
+
+def decode_optional_body(raw: bytes, shape: type[_Shape]) -> _Shape:
+    """The same, for routes where an absent body means all defaults."""
+    return decode_body(raw, shape) if raw.strip() else shape()
+
+
+def decode_batch(raw: bytes, shape: type[_Shape], items_max: int) -> list[_Shape]:
+    """A JSON array. Pointers of faults begin with the item's place: /17/name."""
+    try:
+        items = decoder_of(list[shape]).decode(raw)  # type: ignore[valid-type]
+    except _UNREADABLE:
+        raise explain_batch(raw, shape, items_max) from None
+    if not _is_clean(raw):
+        raise explain_batch(raw, shape, items_max)
+    return _counted(items, items_max)
+
+
+def decode_lines(raw: bytes, shape: type[_Shape], items_max: int) -> list[_Shape]:
+    """NDJSON: one object per line; empty lines are passed over and not counted."""
+    try:
+        items = decoder_of(shape).decode_lines(raw)
+    except _UNREADABLE:
+        raise explain_lines(raw, shape, items_max) from None
+    # msgspec takes any white space between values; only one value per line is NDJSON.
+    if _has_nul(raw) or len(items) != sum(1 for line in raw.split(b"\n") if line.strip()):
+        raise explain_lines(raw, shape, items_max)
+    if len(raw) <= SECOND_LOOK_BYTES_MAX and not all(_is_clean(line) for line in raw.split(b"\n") if line.strip()):
+        raise explain_lines(raw, shape, items_max)
+    return _counted(items, items_max)
+
+
+def decoder_of(shape: Any) -> "msgspec.json.Decoder[Any]":
+    """Making a decoder costs a hundred times more than using it, so each is made once."""
+    decoder = _DECODERS.get(shape)
+    if decoder is None:
+        decoder = _DECODERS[shape] = msgspec.json.Decoder(shape)
+    return decoder
+
+
+_DECODERS: Final[dict[Any, "msgspec.json.Decoder[Any]"]] = {}
+
+
+def _counted(items: Sequence[_Shape], items_max: int) -> list[_Shape]:
+    if not items:
+        raise MalformedBody("body-required", "the batch has no items")
+    if len(items) > items_max:
+        message = f"a batch has at most {items_max} items, this one has {len(items)}"
+        raise InvalidFields([Fault("", "batch-too-large", message)])
+    return list(items)
+
+
+def _is_clean(raw: bytes) -> bool:
+    if _has_nul(raw):
+        return False
+    if len(raw) > SECOND_LOOK_BYTES_MAX:
+        return True
+    try:
+        _SECOND_LOOK.decode(raw.decode())
+    except (_Found, RecursionError):
+        return False
+    return True
+
+
+def _has_nul(raw: bytes) -> bool:
+    return b"\\u0000" in raw and _NUL.search(raw) is not None
+
+
+class _Found(Exception):
+    pass
+
+
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
+    # A set of names, not the values: this runs for every good body and must stay cheap.
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise _Found
+
+
+def _refuse_long_integers(digits: str) -> int:
+    if len(digits) < 19:
+        return 0
+    if len(digits) > 20 or not -(1 << 63) <= int(digits) < 1 << 63:
+        raise _Found
+    return 0
+
+
+_SECOND_LOOK: Final = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys, parse_int=_refuse_long_integers)

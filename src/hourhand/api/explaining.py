@@ -1,0 +1,310 @@
+"""Says everything that is wrong with a body that could not be decoded.
+
+Runs only after the quick path has refused a body, so it may take its time: it reads the text with Python's own
+parser, which knows lines and columns, then walks the value beside the expected type.
+"""
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import inspect as shapes
+
+from hourhand.model.errors import Fault, InvalidFields, MalformedBody, RequestError
+
+FAULTS_MAX: Final = 100
+"""More faults than this help nobody; the rest is left out."""
+
+_Plain: TypeAlias = Any
+_READ_ONLY: Final = frozenset(
+    {"job_id", "status", "state", "pause_reason", "next_due", "version", "created_at", "created_by", "updated_at"}
+)
+"""Fields of a job's answer that no request may set."""
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_BYTE: Final = re.compile(r"\(byte ([0-9]+)\)")
+
+
+def explain_body(raw: bytes, shape: type) -> RequestError:
+    """What is wrong with one object."""
+    try:
+        plain = _parse(raw)
+    except MalformedBody as malformed:
+        return malformed
+    if not isinstance(plain, dict):
+        message = f"the body must be an object, not {_named(plain)}"
+        return MalformedBody("wrong-top-level-type", message)
+    return _refusal(_faults(plain, shape), raw, shape)
+
+
+def explain_batch(raw: bytes, shape: type, items_max: int) -> RequestError:
+    """What is wrong with an array of objects."""
+    try:
+        plain = _parse(raw)
+    except MalformedBody as malformed:
+        return malformed
+    if not isinstance(plain, list):
+        message = f"the body must be a list of objects, not {_named(plain)}"
+        return MalformedBody("wrong-top-level-type", message)
+    if len(plain) > items_max:
+        message = f"a batch has at most {items_max} items, this one has {len(plain)}"
+        return InvalidFields([Fault("", "batch-too-large", message)])
+    faults = [fault.under(f"/{index}") for index, item in enumerate(plain) for fault in _faults(item, shape)]
+    return _refusal(faults, raw, list[shape])  # type: ignore[valid-type]
+
+
+def explain_lines(raw: bytes, shape: type, items_max: int) -> RequestError:
+    """What is wrong with NDJSON. Pointers count items from 0; malformed lines are named by their number from 1."""
+    faults: list[Fault] = []
+    index = -1
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        index += 1
+        try:
+            plain = _parse(line)
+        except MalformedBody as malformed:
+            return MalformedBody(malformed.code, f"line {number}: {malformed}")
+        faults.extend(fault.under(f"/{index}") for fault in _faults(plain, shape))
+    if index < 0:
+        return MalformedBody("body-required", "a body is needed: one JSON object per line")
+    if index >= items_max:
+        message = f"a batch has at most {items_max} items, this one has {index + 1}"
+        return InvalidFields([Fault("", "batch-too-large", message)])
+    return _refusal(faults, raw, shape)
+
+
+def _refusal(faults: Sequence[Fault], raw: bytes, shape: Any) -> RequestError:
+    if faults:
+        return InvalidFields(faults[:FAULTS_MAX])
+    # The walk below knows every type the requests are made of; should a new one slip by, msgspec's word is passed on.
+    try:
+        msgspec.json.decode(raw, type=shape)
+    except (msgspec.MsgspecError, ValueError) as refused:
+        return InvalidFields([Fault("", "wrong-type", str(refused))])
+    raise AssertionError("a body was refused although nothing is wrong with it")
+
+
+# --- from bytes to plain values ---------------------------------------------------------------------------
+
+
+class _ConstantFound(Exception):
+    pass
+
+
+class _RepeatedKey(Exception):
+    pass
+
+
+def _parse(raw: bytes) -> _Plain:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as wrong:
+        message = f"the body is not UTF-8: byte {wrong.start + 1} is {raw[wrong.start]:#04x}"
+        raise MalformedBody("malformed-json", message) from None
+    if not text.strip(" \t\r\n"):
+        raise MalformedBody("body-required", "a body is needed: a JSON object")
+    if text.startswith("\ufeff"):
+        raise MalformedBody("malformed-json", "the body begins with a byte order mark; leave it out")
+    start = len(text) - len(text.lstrip(" \t\r\n"))
+    try:
+        plain, end = _STRICT.raw_decode(text, start)
+    except json.JSONDecodeError as wrong:
+        message = f"not JSON: {wrong.msg} at line {wrong.lineno} column {wrong.colno}"
+        raise MalformedBody("malformed-json", message) from None
+    except _ConstantFound as found:
+        raise MalformedBody("malformed-json", f"{found} is not JSON{_place_of_refusal(raw)}") from None
+    except _RepeatedKey as found:
+        raise MalformedBody("duplicate-key", f"the key {str(found)[:100]!r} is given twice in one object") from None
+    except RecursionError:
+        raise MalformedBody("malformed-json", "the body is nested too deeply") from None
+    rest = text[end:].lstrip(" \t\r\n")
+    if rest:
+        message = f"there is more after the JSON value{_place(text, len(text) - len(rest))}"
+        raise MalformedBody("trailing-data", message)
+    return plain
+
+
+def _place_of_refusal(raw: bytes) -> str:
+    """Python's parser does not say where a constant stands; msgspec refuses at the same place and does."""
+    try:
+        msgspec.json.decode(raw)
+    except msgspec.DecodeError as refused:
+        byte = _BYTE.search(str(refused))
+        if byte:
+            before = raw[: int(byte[1])].decode(errors="replace")
+            return _place(before, len(before))
+    return ""
+
+
+def _place(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f" at line {line} column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _refuse_constant(name: str) -> None:
+    raise _ConstantFound(name)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKey(key)
+        found[key] = value
+    return found
+
+
+def _integer(digits: str) -> int | float:
+    # Nothing above 20 digits fits 64 bits, and Python itself refuses thousands of digits.
+    return int(digits) if len(digits) <= 20 else math.inf
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_int=_integer
+)
+
+
+# --- from plain values to faults --------------------------------------------------------------------------
+
+
+def _faults(plain: _Plain, shape: type) -> list[Fault]:
+    unusable = list(_unusable_values(plain, ""))
+    spoiled = {fault.pointer for fault in unusable}
+    return unusable + [fault for fault in _misfits(plain, _shape_of(shape), "") if fault.pointer not in spoiled]
+
+
+def _unusable_values(plain: _Plain, pointer: str) -> Iterator[Fault]:
+    """Values that no field may have: numbers out of range, broken text."""
+    if isinstance(plain, str):
+        yield from _unusable_text(plain, pointer)
+    elif isinstance(plain, float):
+        if not math.isfinite(plain):
+            yield Fault(pointer, "number-out-of-range", "the number is too large; larger ones can be sent as a string")
+    elif isinstance(plain, int):
+        if not -(1 << 63) <= plain < 1 << 63:
+            yield Fault(pointer, "number-out-of-range", "integers have at most 64 bits; send larger ones as a string")
+    elif isinstance(plain, list):
+        for index, item in enumerate(plain):
+            yield from _unusable_values(item, f"{pointer}/{index}")
+    elif isinstance(plain, dict):
+        for key, value in plain.items():
+            yield from _unusable_text(key, _below(pointer, key))
+            yield from _unusable_values(value, _below(pointer, key))
+
+
+def _unusable_text(text: str, pointer: str) -> Iterator[Fault]:
+    if _LONE_SURROGATE.search(text):
+        yield Fault(pointer, "invalid-unicode", "the text has half of a surrogate pair, which is no character")
+    elif "\x00" in text:
+        yield Fault(pointer, "invalid-unicode", "the character NUL (\\u0000) cannot be stored")
+
+
+def _misfits(plain: _Plain, expected: shapes.Type, pointer: str) -> Iterator[Fault]:
+    """Where the value is not made as the type says. Walks on, so that every misfit is found."""
+    expected = _alternative_for(plain, expected)
+    if isinstance(expected, shapes.StructType) and isinstance(plain, dict):
+        yield from _struct_misfits(plain, expected, pointer)
+    elif isinstance(expected, shapes.DictType) and isinstance(plain, dict):
+        for key, value in plain.items():
+            yield from _misfits(value, expected.value_type, _below(pointer, key))
+    elif isinstance(expected, shapes.ListType) and isinstance(plain, list):
+        for index, item in enumerate(plain):
+            yield from _misfits(item, expected.item_type, f"{pointer}/{index}")
+    elif not _fits(plain, expected):
+        yield Fault(pointer, "wrong-type", f"expected {_described(expected)}, not {_named(plain)}")
+
+
+def _struct_misfits(plain: Mapping[str, _Plain], expected: shapes.StructType, pointer: str) -> Iterator[Fault]:
+    fields = {field.encode_name: field for field in expected.fields}
+    for key, value in plain.items():
+        if key in fields:
+            yield from _misfits(value, fields[key].type, _below(pointer, key))
+        else:
+            yield _unknown_field(key, list(fields), _below(pointer, key))
+    for name, field in fields.items():
+        if field.required and name not in plain:
+            yield Fault(_below(pointer, name), "required", f"{name} is missing")
+
+
+def _unknown_field(key: str, known: Sequence[str], pointer: str) -> Fault:
+    if key in _READ_ONLY and "name" in known:
+        return Fault(pointer, "read-only-field", f"{key} cannot be set; the server keeps it")
+    close = difflib.get_close_matches(key[:40].lower(), known, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]}?" if close else None
+    allowed = None if close else known
+    return Fault(pointer, "unknown-field", f"there is no field {key[:40]!r}", hint, allowed)
+
+
+def _alternative_for(plain: _Plain, expected: shapes.Type) -> shapes.Type:
+    """Of a union the member to compare with: objects with the object type, all else with the union itself."""
+    if not isinstance(expected, shapes.UnionType):
+        return expected
+    for member in expected.types:
+        if isinstance(member, shapes.StructType | shapes.DictType) and isinstance(plain, dict):
+            return member
+        if isinstance(member, shapes.ListType) and isinstance(plain, list):
+            return member
+    return expected
+
+
+def _fits(plain: _Plain, expected: shapes.Type) -> bool:
+    if isinstance(expected, shapes.UnionType):
+        return any(_fits(plain, member) for member in expected.types)
+    if isinstance(expected, shapes.AnyType):
+        return True
+    if isinstance(expected, shapes.FloatType):
+        return isinstance(plain, int | float) and not isinstance(plain, bool)
+    wanted = _PYTHON_TYPES.get(type(expected))
+    return wanted is not None and type(plain) is wanted
+
+
+_PYTHON_TYPES: Final[Mapping[type, type]] = {
+    shapes.StrType: str,
+    shapes.IntType: int,
+    shapes.BoolType: bool,
+    shapes.NoneType: type(None),
+}
+_DESCRIBED: Final[Mapping[type, str]] = {
+    shapes.StrType: "a string",
+    shapes.IntType: "an integer",
+    shapes.FloatType: "a number",
+    shapes.BoolType: "true or false",
+    shapes.NoneType: "null",
+    shapes.DictType: "an object",
+    shapes.StructType: "an object",
+    shapes.ListType: "a list",
+}
+_NAMED: Final[Mapping[type, str]] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+def _described(expected: shapes.Type) -> str:
+    if isinstance(expected, shapes.UnionType):
+        words = [_described(member) for member in expected.types if not isinstance(member, shapes.NoneType)]
+        return " or ".join(words)
+    return _DESCRIBED.get(type(expected), "something else")
+
+
+def _named(plain: _Plain) -> str:
+    return _NAMED[type(plain)]
+
+
+def _below(pointer: str, key: str) -> str:
+    return f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+@cache
+def _shape_of(shape: type) -> shapes.Type:
+    return shapes.type_info(shape)

@@ -1,0 +1,119 @@
+"""The outermost layer: every request passes it on the way in, every answer on the way out.
+
+In: request id, sizes of address and headers, headers given twice, the host, tokens in the address. Out: the headers
+that every answer carries. What is behind it may rely on `scope["hourhand"]`.
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from hourhand.api.answers import Header
+from hourhand.api.auth import refuse_token_in_url
+from hourhand.api.hosts import HostCheck
+from hourhand.api.problems import problem_answer
+from hourhand.api.refusals import BadRequest, HeadersTooLarge, UrlTooLong
+from hourhand.api.settings import ApiSettings
+from hourhand.model.errors import RequestError
+
+CONTENT_SECURITY: Final = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+)
+_ALWAYS: Final[Sequence[Header]] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", CONTENT_SECURITY.encode()),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
+_SINGLE: Final = frozenset(
+    {b"authorization", b"host", b"content-type", b"content-length", b"content-encoding", b"origin", b"if-match"}
+)
+"""Headers that may come once only: two of them mean that somebody on the way reads another one than we do."""
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the gate found out about a request."""
+
+    request_id: str
+    headers: dict[bytes, bytes]
+
+
+def facts_of(scope: Any) -> Facts:
+    found: Facts = scope["hourhand"]
+    return found
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+        self._app = app
+        self._hosts = HostCheck(settings)
+        self._url_bytes_max = settings.url_bytes_max
+        self._header_bytes_max = settings.header_bytes_max
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = {}
+        refused = self._read_headers(scope["headers"], headers)
+        request_id = _request_id(headers.get(b"x-request-id"))
+        scope["hourhand"] = Facts(request_id, headers)
+        dressed = _dressed(send, request_id, scope)
+        try:
+            if refused is not None:
+                raise refused
+            self._check(scope, headers)
+        except RequestError as error:
+            await problem_answer(error, request_id)(scope, receive, dressed)
+            return
+        await self._app(scope, receive, dressed)
+
+    def _read_headers(self, raw: Sequence[Header], headers: dict[bytes, bytes]) -> RequestError | None:
+        """Fills `headers`; says what is wrong with them, if anything."""
+        size = 0
+        refused: RequestError | None = None
+        for name, value in raw:
+            size += len(name) + len(value)
+            if name in headers and name in _SINGLE:
+                refused = BadRequest("repeated-header", f"the header {name.decode('latin-1')} is given twice")
+            headers[name] = value
+        return HeadersTooLarge(self._header_bytes_max) if size > self._header_bytes_max else refused
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        query = scope["query_string"]
+        if len(scope.get("raw_path") or scope["path"]) + len(query) > self._url_bytes_max:
+            raise UrlTooLong(self._url_bytes_max)
+        self._hosts.check(headers.get(b"host"))
+        refuse_token_in_url(query, scope["path"])
+
+
+def _request_id(given: bytes | None) -> str:
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given.decode()
+    return secrets.token_hex(8)
+
+
+def _dressed(send: Send, request_id: str, scope: Any) -> Send:
+    """`send`, but every answer gets its headers, and HEAD is answered as GET without the body."""
+    head = scope["method"] == "HEAD"
+    if head:
+        scope["method"] = "GET"
+
+    async def dressed(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message["headers"], *_ALWAYS, (b"x-request-id", request_id.encode())]
+            if not any(name == b"cache-control" for name, _ in message["headers"]):
+                headers.append(_NO_STORE)
+            message["headers"] = headers
+        elif head:
+            message["body"] = b""
+        await send(message)
+
+    return dressed

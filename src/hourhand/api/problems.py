@@ -1,0 +1,144 @@
+"""Errors to problem documents (RFC 9457). The one place where a class of errors gets its HTTP status."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+
+from hourhand.api import refusals
+from hourhand.api.answers import PROBLEM, Answer, Header, encode, header
+from hourhand.model import errors
+from hourhand.telemetry.events import Event, emit
+
+STATUS: Final[Mapping[type[Exception], int]] = {
+    refusals.BadRequest: 400,
+    refusals.RouteNotFound: 404,
+    refusals.MethodNotAllowed: 405,
+    refusals.NotAcceptable: 406,
+    refusals.RequestTimeout: 408,
+    refusals.UrlTooLong: 414,
+    refusals.HostNotAllowed: 421,
+    refusals.HeadersTooLarge: 431,
+    refusals.CsrfFailed: 403,
+    refusals.TooManyTries: 429,
+    errors.MalformedBody: 400,
+    errors.InvalidParameter: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.BodyTooLarge: 413,
+    errors.UnsupportedMedia: 415,
+    errors.InvalidFields: 422,
+    errors.Overloaded: 503,
+    errors.RequestError: 400,
+    errors.WorldError: 503,
+}
+"""Looked up along the class's ancestors, so a more special class may stand beside its base."""
+STATUS_BY_CODE: Final[Mapping[str, int]] = {"version-mismatch": 412}
+"""The one clash that HTTP has a status of its own for."""
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "The request cannot be read",
+    401: "Not logged in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not possible",
+    406: "No such form of answer",
+    408: "The request took too long to arrive",
+    409: "Not possible in this state",
+    412: "Changed by somebody else meanwhile",
+    413: "Too large",
+    414: "Address too long",
+    415: "Unknown form of body",
+    421: "Wrong host",
+    422: "Some fields are wrong",
+    429: "Too many tries",
+    431: "Headers too large",
+    500: "The server made a mistake",
+    503: "Temporarily unable",
+}
+_INTERNAL: Final = "something went wrong inside the server; the log has more under this request id"
+
+
+class FaultView(msgspec.Struct, omit_defaults=True):
+    """One thing wrong with one field."""
+
+    pointer: str
+    code: str
+    message: str
+    hint: str | None = None
+    allowed: Sequence[str] | None = None
+
+
+class Problem(msgspec.Struct):
+    """Why a request was refused. `type` ends in the code that programs may rely on."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    """The request id, as in the X-Request-Id header and in the log."""
+    errors: list[FaultView] = []
+
+
+def problem_answer(error: Exception, request_id: str, method: str = "", path: str = "") -> Answer:
+    """The answer to any exception. What nobody expected is logged with the request id and told without details."""
+    error = _ours(error, method, path)
+    if not isinstance(error, errors.HourhandError):
+        emit(Event.REQUEST_FAILED, request_id=request_id, method=method, path=path[:500], exc_info=error)
+        return _document(500, "internal-error", _INTERNAL, request_id)
+    faults = error.faults if isinstance(error, errors.InvalidFields) else ()
+    return _document(_status_of(error), error.code, str(error), request_id, faults=faults, headers=_headers_of(error))
+
+
+def _ours(error: Exception, method: str, path: str) -> Exception:
+    """Litestar's own refusals in our words."""
+    match error:
+        case MethodNotAllowedException():
+            allow = (error.headers or {}).get("allow", "")
+            return refusals.MethodNotAllowed(method, [word for word in allow.split(", ") if word != "OPTIONS"])
+        case NotFoundException():
+            return refusals.RouteNotFound(path)
+        case HTTPException() if error.status_code < 500:
+            return refusals.BadRequest("bad-request", error.detail)
+        case _:
+            return error
+
+
+def _status_of(error: errors.HourhandError) -> int:
+    if isinstance(error, errors.Conflict) and error.code in STATUS_BY_CODE:
+        return STATUS_BY_CODE[error.code]
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def _headers_of(error: errors.HourhandError) -> list[Header]:
+    match error:
+        case refusals.MethodNotAllowed():
+            return [header("allow", ", ".join(error.allowed))]
+        case errors.Unauthenticated():
+            return [header("www-authenticate", "Bearer")]
+        case errors.Overloaded() | refusals.TooManyTries():
+            return [header("retry-after", str(error.retry_after_seconds))]
+        case errors.WorldError():
+            return [header("retry-after", "1")]
+        case _:
+            return []
+
+
+def _document(
+    status: int,
+    code: str,
+    detail: str,
+    request_id: str,
+    *,
+    faults: Sequence[errors.Fault] = (),
+    headers: Sequence[Header] = (),
+) -> Answer:
+    views = [FaultView(fault.pointer, fault.code, fault.message, fault.hint, fault.allowed) for fault in faults]
+    document: Any = Problem(
+        f"urn:hourhand:problem:{code}", _TITLES.get(status, "Error"), status, detail, request_id, views
+    )
+    return Answer(encode(document), status, PROBLEM, headers)

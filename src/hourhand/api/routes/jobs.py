@@ -1,0 +1,285 @@
+"""/api/v1/jobs: submit, look, change, pause, run now, cancel."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from hourhand.api.answers import Answer, header, json_answer
+from hourhand.api.cursors import make_cursor, read_cursor
+from hourhand.api.decoding import decode_batch, decode_body, decode_lines, decode_optional_body
+from hourhand.api.endpoints import NDJSON, Call, Endpoint
+from hourhand.api.parameters import CURSOR, Parameter, Query, limit_parameter, pick
+from hourhand.api.routes.runs import STATUS, run_page_answer
+from hourhand.api.settings import ApiSettings
+from hourhand.api.views import (
+    BatchView,
+    ChangeView,
+    EmptyBody,
+    JobPageView,
+    JobStatusView,
+    JobView,
+    RunIdView,
+    RunPageView,
+    TimesView,
+    VersionsView,
+    change_view,
+    job_view,
+    run_view,
+)
+from hourhand.model.errors import Fault, InvalidFields, InvalidParameter
+from hourhand.model.job import PRIORITY_WORDS
+from hourhand.model.states import JobState
+from hourhand.operations.jobs import JobOperations
+from hourhand.operations.requests import (
+    Caller,
+    Changed,
+    JobFilter,
+    JobPatch,
+    JobRequest,
+    PauseRequest,
+    RunNowRequest,
+)
+from hourhand.operations.runs import RunOperations
+
+BASE: Final = "/api/v1/jobs"
+_ONE: Final = BASE + "/{job_id}"
+_STATES: Final = {state.value: state for state in JobState}
+_PRIORITIES: Final = {**{str(number): number for number in range(10)}, **PRIORITY_WORDS}
+_FILTERS: Final = (
+    Parameter("status", "Only jobs in this state.", {"type": "string", "enum": list(_STATES)}),
+    Parameter("name", "Only jobs with this name."),
+    Parameter("kind", "Only jobs of this kind."),
+    Parameter("queue", "Only jobs of this queue."),
+    Parameter("owner", "Only jobs of this owner."),
+    Parameter(
+        "label", "Only jobs with this label, written key:value; give it several times for several.", repeatable=True
+    ),
+    Parameter("priority", "Only jobs with this priority: 0 to 9, low, medium or high; a comma list takes several."),
+)
+
+
+class JobRoutes:
+    def __init__(self, jobs: JobOperations, runs: RunOperations, settings: ApiSettings) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._settings = settings
+
+    def endpoints(self) -> list[Endpoint]:
+        tag = "jobs"
+        return [
+            Endpoint("POST", BASE, self.create, tag, "Submit a job", JobView, 202, JobRequest),
+            Endpoint(
+                "POST",
+                BASE + "/batch",
+                self.create_many,
+                tag,
+                "Submit many jobs, all or none",
+                BatchView,
+                202,
+                list[JobRequest],
+                body_media=("application/json", NDJSON),
+                body_bytes_max=self._settings.batch_bytes_max,
+            ),
+            Endpoint(
+                "GET",
+                BASE,
+                self.list_jobs,
+                tag,
+                "List jobs, newest first",
+                JobPageView,
+                parameters=(limit_parameter(50, 500), CURSOR, *_FILTERS),
+            ),
+            Endpoint("GET", _ONE, self.get, tag, "One job", JobView),
+            Endpoint(
+                "PATCH", _ONE, self.patch, tag, "Change a job; only the fields given change", ChangeView, 200, JobPatch
+            ),
+            Endpoint("PUT", _ONE, self.update, tag, "The same as PATCH", ChangeView, 200, JobPatch),
+            Endpoint("DELETE", _ONE, self.cancel, tag, "Cancel a job", ChangeView),
+            *self._verbs(tag),
+            *self._questions(tag),
+        ]
+
+    def _verbs(self, tag: str) -> list[Endpoint]:
+        return [
+            Endpoint(
+                "POST",
+                _ONE + "/pause",
+                self.pause,
+                tag,
+                "Make no new runs",
+                ChangeView,
+                200,
+                PauseRequest,
+                body_required=False,
+            ),
+            Endpoint(
+                "POST",
+                _ONE + "/resume",
+                self.resume,
+                tag,
+                "Make runs again",
+                ChangeView,
+                200,
+                EmptyBody,
+                body_required=False,
+            ),
+            Endpoint(
+                "POST",
+                _ONE + "/run",
+                self.run,
+                tag,
+                "Run a job now",
+                RunIdView,
+                202,
+                RunNowRequest,
+                body_required=False,
+            ),
+        ]
+
+    def _questions(self, tag: str) -> list[Endpoint]:
+        count = Parameter("count", "How many.", {"type": "integer", "minimum": 1, "maximum": 500, "default": 10})
+        return [
+            Endpoint("GET", _ONE + "/status", self.status, tag, "State, next due time and latest run", JobStatusView),
+            Endpoint(
+                "GET",
+                _ONE + "/runs",
+                self.runs,
+                tag,
+                "Runs of a job, newest first",
+                RunPageView,
+                parameters=(limit_parameter(50, 500), CURSOR, STATUS),
+            ),
+            Endpoint(
+                "GET", _ONE + "/next", self.next_times, tag, "When it falls due next", TimesView, parameters=(count,)
+            ),
+            Endpoint(
+                "GET",
+                _ONE + "/versions",
+                self.versions,
+                tag,
+                "Who changed it, when, and how it was",
+                VersionsView,
+                parameters=(limit_parameter(50, 500),),
+            ),
+        ]
+
+    async def create(self, call: Call) -> Answer:
+        request = decode_body(call.body, JobRequest)
+        job = await self._jobs.create(await caller_for(call, request.namespace), request)
+        return json_answer(job_view(job), 202, [header("location", f"{BASE}/{job.job_id}")])
+
+    async def create_many(self, call: Call) -> Answer:
+        decode = decode_lines if call.content_type == NDJSON else decode_batch
+        requests = decode(call.body, JobRequest, self._settings.batch_items_max)
+        caller = await caller_for(call, _one_namespace(requests, call.caller))
+        job_ids = await self._jobs.create_many(caller, requests)
+        return json_answer(BatchView(job_ids, len(job_ids)), 202)
+
+    async def list_jobs(self, call: Call) -> Answer:
+        filters = job_filter(call.query)
+        bound_to = _bound_to(call)
+        before = read_cursor(call.query.text("cursor"), bound_to)
+        page = await self._jobs.list(call.caller, filters, before, call.query.integer("limit", 50, 1, 500))
+        cursor = None if page.next_before is None else make_cursor(page.next_before, bound_to)
+        return json_answer(JobPageView([job_view(job) for job in page.jobs], cursor))
+
+    async def get(self, call: Call) -> Answer:
+        job = await self._jobs.get(call.caller, call.id("job_id"))
+        return json_answer(job_view(job), 200, [header("etag", f'"{job.version}"')])
+
+    async def patch(self, call: Call) -> Answer:
+        return await self.update(call)
+
+    async def update(self, call: Call) -> Answer:
+        job_id = call.id("job_id")
+        if_version = call.if_version()
+        patch = decode_body(call.body, JobPatch)
+        return _changed(await self._jobs.update(call.caller, job_id, patch, if_version))
+
+    async def cancel(self, call: Call) -> Answer:
+        return _changed(await self._jobs.cancel(call.caller, call.id("job_id")))
+
+    async def pause(self, call: Call) -> Answer:
+        reason = decode_optional_body(call.body, PauseRequest).reason
+        return _changed(await self._jobs.pause(call.caller, call.id("job_id"), reason))
+
+    async def resume(self, call: Call) -> Answer:
+        decode_optional_body(call.body, EmptyBody)
+        return _changed(await self._jobs.resume(call.caller, call.id("job_id")))
+
+    async def run(self, call: Call) -> Answer:
+        request = decode_optional_body(call.body, RunNowRequest)
+        run_id = await self._jobs.run_now(call.caller, call.id("job_id"), request)
+        return json_answer(RunIdView(run_id), 202, [header("location", f"/api/v1/runs/{run_id}")])
+
+    async def status(self, call: Call) -> Answer:
+        job = await self._jobs.get(call.caller, call.id("job_id"))
+        latest = await self._runs.latest(call.caller, job.job_id)
+        view = JobStatusView(job.job_id, job.state.value, job.next_due, None if latest is None else run_view(latest))
+        return json_answer(view)
+
+    async def runs(self, call: Call) -> Answer:
+        job = await self._jobs.get(call.caller, call.id("job_id"))  # an unknown job is an error, not an empty list
+        return await run_page_answer(self._runs, call, job.job_id)
+
+    async def next_times(self, call: Call) -> Answer:
+        count = call.query.integer("count", 10, 1, 500)
+        return json_answer(TimesView(await self._jobs.next_times(call.caller, call.id("job_id"), count)))
+
+    async def versions(self, call: Call) -> Answer:
+        limit = call.query.integer("limit", 50, 1, 500)
+        return json_answer(VersionsView(await self._jobs.versions(call.caller, call.id("job_id"), limit)))
+
+
+async def caller_for(call: Call, namespace: str | None) -> Caller:
+    """The caller in the namespace that the body names."""
+    if namespace is None or namespace == call.caller.namespace:
+        return call.caller
+    if call.query.text("namespace") is not None:
+        message = f"the body says {namespace[:100]!r}, the address says {call.caller.namespace!r}"
+        raise InvalidFields([Fault("/namespace", "conflicting-namespace", message)])
+    return await call.caller_in(namespace)
+
+
+def job_filter(query: Query) -> JobFilter:
+    return JobFilter(
+        state=query.choice("status", _STATES),
+        name=query.text("name"),
+        kind=query.text("kind"),
+        queue=query.text("queue"),
+        owner=query.text("owner"),
+        labels=_labels(query.repeated("label")),
+        priorities=[pick("priority", word, _PRIORITIES) for word in query.texts("priority")] or None,
+    )
+
+
+def _labels(given: Sequence[str]) -> dict[str, str] | None:
+    labels: dict[str, str] = {}
+    for text in given:
+        key, colon, value = text.partition(":")
+        if not colon or not key:
+            raise InvalidParameter("label", f"must be written key:value, not {text[:60]!r}")
+        labels[key] = value
+    return labels or None
+
+
+def _one_namespace(requests: Sequence[JobRequest], caller: Caller) -> str | None:
+    """A batch is one transaction of one caller, so all its jobs go to one namespace."""
+    first = requests[0].namespace or caller.namespace
+    faults = [
+        Fault(
+            f"/{index}/namespace", "conflicting-namespace", f"the batch goes to {first!r}; one batch has one namespace"
+        )
+        for index, request in enumerate(requests)
+        if (request.namespace or caller.namespace) != first
+    ]
+    if faults:
+        raise InvalidFields(faults[:100])
+    return first
+
+
+def _changed(changed: Changed) -> Answer:
+    return json_answer(change_view(changed), 200, [header("etag", f'"{changed.job.version}"')])
+
+
+def _bound_to(call: Call) -> str:
+    return f"jobs {call.caller.namespace} {call.query.filters('cursor', 'limit', 'namespace')}"

@@ -1,0 +1,115 @@
+"""/api/v1/runs: what happened, what is happening, its output, and stopping it."""
+
+from typing import Final
+from uuid import UUID
+
+from hourhand.api.answers import JSON, TEXT, Answer, header, json_answer
+from hourhand.api.cursors import make_cursor, read_cursor
+from hourhand.api.decoding import decode_optional_body
+from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.parameters import CURSOR, Parameter, limit_parameter, pick
+from hourhand.api.views import (
+    EmptyBody,
+    LogPageView,
+    RunDetailView,
+    RunPageView,
+    RunView,
+    log_page_view,
+    run_detail_view,
+    run_view,
+)
+from hourhand.model.errors import InvalidParameter
+from hourhand.model.states import RunState
+from hourhand.operations.requests import RunFilter
+from hourhand.operations.runs import RunOperations
+
+BASE: Final = "/api/v1/runs"
+_ONE: Final = BASE + "/{run_id}"
+_STATES: Final = {state.word: state for state in RunState}
+STATUS: Final = Parameter(
+    "status",
+    "Only runs in these states; repeat it or write a comma list. `running` gives what runs at this moment.",
+    {"type": "string", "enum": list(_STATES)},
+    repeatable=True,
+)
+
+
+class RunRoutes:
+    def __init__(self, runs: RunOperations) -> None:
+        self._runs = runs
+
+    def endpoints(self) -> list[Endpoint]:
+        tag = "runs"
+        job = Parameter("job_id", "Only runs of this job.", {"type": "string", "format": "uuid"})
+        after = Parameter(
+            "after", "Where to go on: `next` of the page before.", {"type": "string", "pattern": "^[0-9]+:[0-9]+$"}
+        )
+        return [
+            Endpoint(
+                "GET",
+                BASE,
+                self.list_runs,
+                tag,
+                "List runs, newest first",
+                RunPageView,
+                parameters=(limit_parameter(50, 500), CURSOR, STATUS, job),
+            ),
+            Endpoint("GET", _ONE, self.get, tag, "One run and its earlier attempts", RunDetailView),
+            Endpoint(
+                "GET",
+                _ONE + "/logs",
+                self.logs,
+                tag,
+                "What a run wrote",
+                LogPageView,
+                parameters=(after, limit_parameter(1000, 10_000)),
+                media_types=(JSON, "text/plain"),
+            ),
+            Endpoint(
+                "POST", _ONE + "/cancel", self.cancel, tag, "Stop a run", RunView, 202, EmptyBody, body_required=False
+            ),
+        ]
+
+    async def list_runs(self, call: Call) -> Answer:
+        return await run_page_answer(self._runs, call, call.query.uuid("job_id"))
+
+    async def get(self, call: Call) -> Answer:
+        run = await self._runs.get(call.caller, call.id("run_id"))
+        return json_answer(run_detail_view(run, await self._runs.attempts(call.caller, run.run_id)))
+
+    async def logs(self, call: Call) -> Answer:
+        attempt, line = _position(call.query.text("after"))
+        limit = call.query.integer("limit", 1000, 1, 10_000)
+        page = await self._runs.logs(call.caller, call.id("run_id"), attempt, line, limit)
+        if call.media_type == JSON:
+            return json_answer(log_page_view(page))
+        text = "".join(line.text + "\n" for line in page.lines)
+        more = (
+            [] if page.ended and not page.lines else [header("hourhand-next", f"{page.next_attempt}:{page.next_line}")]
+        )
+        return Answer(text.encode("utf-8", "replace"), 200, TEXT, more)
+
+    async def cancel(self, call: Call) -> Answer:
+        decode_optional_body(call.body, EmptyBody)
+        return json_answer(run_view(await self._runs.cancel(call.caller, call.id("run_id"))), 202)
+
+
+async def run_page_answer(runs: RunOperations, call: Call, job_id: UUID | None) -> Answer:
+    """One page of runs, of all jobs or of one."""
+    states = [pick("status", word, _STATES) for word in call.query.texts("status")]
+    bound_to = f"runs {call.caller.namespace} {job_id} {call.query.filters('cursor', 'limit', 'namespace', 'job_id')}"
+    before = read_cursor(call.query.text("cursor"), bound_to)
+    limit = call.query.integer("limit", 50, 1, 500)
+    page = await runs.list(call.caller, RunFilter(states=states or None, job_id=job_id), before, limit)
+    cursor = None if page.next_before is None else make_cursor(page.next_before, bound_to)
+    return json_answer(RunPageView([run_view(run) for run in page.runs], cursor))
+
+
+def _position(after: str | None) -> tuple[int, int]:
+    """ "2:57" is attempt 2, line 57."""
+    if after is None:
+        return 0, 0
+    attempt, colon, line = after.partition(":")
+    if not colon or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in (attempt, line)):
+        raise InvalidParameter("after", "must be 'next' of the page before, such as 1:57", "invalid-cursor")
+    return int(attempt), int(line)

@@ -1,0 +1,215 @@
+"""The options that describe a job, and the fields of the API they become.
+
+Only what the command line alone can know is judged here (JSON that cannot be read, times in the local zone, words
+that exclude each other). Everything else is the server's to judge: it tells every fault at once.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from hourhand.cli.exits import NoInput
+from hourhand.cli.times import TimeFault, parse_time
+from hourhand.model.local_time import ZoneFault, format_instant
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_WORDS: Final = "hourhand.words"
+_NONE: Final = "none"
+
+_OPTIONS: Final = (
+    click.option("--kind", metavar="KIND", help="command, http or python."),
+    click.option("--cron", metavar="EXPR", help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'."),
+    click.option("--every", metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
+    click.option("--at", metavar="TIME", help="Due once: RFC 3339, +10m, 06:00, 'tomorrow 06:00'."),
+    click.option("--tz", metavar="ZONE", help="Zone of the schedule and of times without offset: Europe/Berlin."),
+    click.option("--start-at", metavar="TIME", help="Not due before."),
+    click.option("--end-at", metavar="TIME", help="Not due after."),
+    click.option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
+    click.option("--payload-file", metavar="FILE", help="The same from a file, - for stdin."),
+    click.option("--handler", metavar="NAME", help="Python handler to call; makes a python job."),
+    click.option("--url", metavar="URL", help="Address to call; makes an http job."),
+    click.option("--method", metavar="WORD", help="HTTP method; GET, or POST when there is a body."),
+    click.option("--body", metavar="TEXT", help="HTTP body; sent as JSON when it is a JSON object or list."),
+    click.option("--queue", metavar="NAME"),
+    click.option("--priority", metavar="0..9|WORD", help="low (2), medium (5), high (8) or a number."),
+    click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="How often a failed run is retried."),
+    click.option("--timeout", metavar="LENGTH", help="How long one attempt may take: 90s, 2h."),
+    click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
+    click.option("--description", metavar="TEXT"),
+    click.option("--owner", metavar="NAME"),
+)
+
+
+def field_options(command: _Command) -> _Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class CommandWithWords(click.Command):
+    """Takes everything after `--` as the words of a command, whatever it looks like."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- WORD...]"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_WORDS] = args[cut + 1 :]
+            args = args[:cut]
+            if not ctx.meta[_WORDS]:
+                raise click.UsageError("no command follows after --", ctx)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            advice = "the words of a command go after --, a name with spaces needs quotes"
+            raise click.UsageError(f"{error.message.removesuffix('.')}; {advice}", ctx) from None
+
+
+def words_after_dashes(ctx: click.Context) -> list[str] | None:
+    words: list[str] | None = ctx.meta.get(_WORDS)
+    return words
+
+
+def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The fields that the options given stand for. What was not given is not in it."""
+    fields: dict[str, Any] = {
+        "kind": given["kind"],
+        "zone": given["tz"],
+        "schedule": _schedule(ctx, given, now),
+        "payload": _payload(ctx, given),
+        "priority": _priority(given["priority"]),
+        "labels": parse_labels(given["labels"]) or None,
+        **{name: given[name] for name in ("queue", "max_retries", "description", "owner")},
+    }
+    fields = {name: value for name, value in fields.items() if value is not None}
+    for name in ("start_at", "end_at"):
+        if given[name] is not None:
+            fields[name] = None if given[name] == _NONE else _time(ctx, name, given[name], now, given["tz"])
+    if given["timeout"] is not None:
+        fields["timeout"] = None if given["timeout"] == _NONE else given["timeout"]
+    return fields
+
+
+class Pieces(NamedTuple):
+    """Parts of a payload that have options of their own, and the kind of job that has such parts."""
+
+    kind: str | None
+    values: dict[str, Any]
+
+
+def payload_pieces(ctx: click.Context, given: Mapping[str, Any], words: Sequence[str] | None) -> Pieces:
+    http = {name: given[name] for name in ("url", "method", "body") if given[name] is not None}
+    found = {
+        "command": {"argv": list(words)} if words else {},
+        "http": _http(http),
+        "python": {"handler": given["handler"]} if given["handler"] is not None else {},
+    }
+    kinds = [kind for kind, values in found.items() if values]
+    if len(kinds) > 1 or (kinds and given["kind"] not in (None, kinds[0])):
+        wanted = [given["kind"]] if given["kind"] else []
+        both = " and ".join(dict.fromkeys([*wanted, *kinds]))
+        raise click.UsageError(f"a job is of one kind; these options make it {both}", ctx)
+    return Pieces(kinds[0], found[kinds[0]]) if kinds else Pieces(None, {})
+
+
+def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{pair!r} has no '='; write KEY=VALUE", param_hint="--label")
+        labels[key] = value
+    return labels
+
+
+def parse_object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise click.BadParameter(f"this is not JSON: {error.msg} at {place}", param_hint=where) from None
+    except RecursionError:
+        raise click.BadParameter("this JSON is nested too deeply", param_hint=where) from None
+    if not isinstance(value, dict):
+        raise click.BadParameter("a JSON object is needed: {...}", param_hint=where)
+    return value
+
+
+def read_fields(path: str) -> dict[str, Any]:
+    return parse_object(read_text(path), "--from-file")
+
+
+def read_text(path: str) -> str:
+    """The text of a file, of stdin for "-". Raises NoInput when there is none."""
+    name = "stdin" if path == "-" else path
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise NoInput(f"{name} cannot be read ({(error.strerror or str(error)).lower()})") from None
+    except UnicodeDecodeError as error:
+        raise NoInput(f"{name} is not UTF-8 text (byte {error.start})") from None
+    if not text.strip():
+        raise NoInput(f"{name} is empty")
+    return text
+
+
+def _http(given: dict[str, Any]) -> dict[str, Any]:
+    if "body" in given:
+        given["body"] = _body(given["body"])
+        given.setdefault("method", "POST")
+    if "method" in given:
+        given["method"] = given["method"].upper()
+    return given
+
+
+def _body(text: str) -> Any:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _schedule(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
+    kinds = [kind for kind in ("cron", "every", "at") if given[kind] is not None]
+    if len(kinds) > 1:
+        raise click.UsageError(f"only one of {', '.join(f'--{kind}' for kind in kinds)} can be given", ctx)
+    if not kinds:
+        return None
+    value = given[kinds[0]]
+    return {kinds[0]: _time(ctx, "at", value, now, given["tz"]) if kinds == ["at"] else value}
+
+
+def _time(ctx: click.Context, name: str, text: str, now: datetime, zone: str | None) -> str:
+    try:
+        return format_instant(parse_time(text, now, zone))
+    except ZoneFault as fault:
+        raise click.BadParameter(str(fault), ctx, param_hint="--tz") from None
+    except TimeFault as fault:
+        raise click.BadParameter(str(fault), ctx, param_hint=f"--{name.replace('_', '-')}") from None
+
+
+def _payload(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    if given["payload"] is not None and given["payload_file"] is not None:
+        raise click.UsageError("only one of --payload, --payload-file can be given", ctx)
+    if given["payload"] is not None:
+        return parse_object(given["payload"], "--payload")
+    if given["payload_file"] is not None:
+        return parse_object(read_text(given["payload_file"]), "--payload-file")
+    return None
+
+
+def _priority(text: str | None) -> int | str | None:
+    if text is None:
+        return None
+    return int(text) if text.lstrip("-").isdecimal() else text

@@ -1,0 +1,128 @@
+"""`hourhand job create` and `hourhand job update`."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hourhand.cli.job_change import show_change
+from hourhand.cli.job_fields import (
+    CommandWithWords,
+    field_options,
+    fields_of,
+    payload_pieces,
+    read_fields,
+    words_after_dashes,
+)
+from hourhand.cli.naming import find_job
+from hourhand.cli.printing import say, show
+from hourhand.cli.session import connected, session_options
+from hourhand.cli.times import local_time
+from hourhand.cli.watching import check_wait_options, wait_options, watch_run
+
+if TYPE_CHECKING:
+    from hourhand.client import Client, JobView
+
+
+@click.command(cls=CommandWithWords)
+@click.argument("name", required=False)
+@field_options
+@click.option("--from-file", metavar="FILE", help="Fields as a JSON object, - for stdin; options win over them.")
+@wait_options
+@session_options
+@click.pass_context
+def create(
+    ctx: click.Context, /, name: str | None, from_file: str | None, wait: bool, follow: bool, **given: Any
+) -> None:
+    """Create a job. It runs at once unless --cron, --every or --at says otherwise.
+
+    \b
+    hourhand job create hello -- echo "good morning"
+    hourhand job create backup --cron "0 3 * * *" --tz Europe/Berlin -- /usr/bin/backup --all
+    hourhand job create ping --every 5m --url https://example.com/health
+    hourhand job create report --at "tomorrow 06:00" --handler reports.build --payload '{"days": 7}'
+
+    Prints the id of the job, or with --wait the result of its run.
+    """
+    check_wait_options(wait, follow)
+    fields = read_fields(from_file) if from_file else {}
+    own = fields_of(ctx, given, datetime.now(UTC))
+    pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
+    fields |= own
+    if pieces.values:
+        fields["payload"] = {**(fields.get("payload") or {}), **pieces.values}
+    if pieces.kind:
+        fields["kind"] = pieces.kind
+    if name is not None:
+        fields["name"] = name
+    if "name" not in fields:
+        raise click.UsageError("a NAME for the job is missing", ctx)
+    with connected() as client:
+        job = client.create_job(**fields)
+        say(f"job {job.name!r} is created{_due_words(job)}")
+        if wait:
+            _watch_first_run(client, job, follow)
+        else:
+            show(job, lambda: click.echo(str(job.job_id)))
+
+
+@click.command(cls=CommandWithWords)
+@click.argument("job")
+@click.option("--name", metavar="NAME", help="A new name.")
+@field_options
+@click.option("--from-file", metavar="FILE", help="Fields as a JSON object, - for stdin; options win over them.")
+@click.option("--if-version", type=click.IntRange(min=1), help="Only if the job still has this version.")
+@session_options
+@click.pass_context
+def update(
+    ctx: click.Context, /, job: str, name: str | None, from_file: str | None, if_version: int | None, **given: Any
+) -> None:
+    """Change a job; only what is given changes. --timeout, --start-at and --end-at take "none".
+
+    Labels are added to those the job has. Parts of a payload (--url, --handler, words after --) are changed within
+    it; --payload replaces it.
+    """
+    fields = read_fields(from_file) if from_file else {}
+    pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
+    fields |= fields_of(ctx, given, datetime.now(UTC))
+    if name is not None:
+        fields["name"] = name
+    if not fields and not pieces.values:
+        raise click.UsageError("nothing to change is given", ctx)
+    with connected() as client:
+        job_id = find_job(client, job)
+        if pieces.values or "labels" in fields:
+            current = client.get_job(job_id)
+            _merge(fields, pieces.kind, pieces.values, current)
+            # What was merged is only right for the version it was merged with.
+            if_version = if_version or current.version
+        show_change(client.update_job(job_id, if_version=if_version, **fields), "is changed")
+
+
+def _merge(fields: dict[str, Any], kind: str | None, values: dict[str, Any], current: "JobView") -> None:
+    if "labels" in fields:
+        fields["labels"] = {**current.labels, **fields["labels"]}
+    if not values:
+        return
+    if kind and kind != current.kind:
+        fields["kind"] = kind
+        fields["payload"] = {**fields.get("payload", {}), **values}
+    else:
+        fields["payload"] = {**fields.get("payload", current.payload), **values}
+
+
+def _watch_first_run(client: "Client", job: "JobView", follow: bool) -> None:
+    try:
+        run = client.wait_for_start(job.job_id)
+    except KeyboardInterrupt:
+        say(f"the job stays; take it back with: hourhand job delete {job.job_id}")
+        raise
+    say(f"run {run.run_id} is {run.status}")
+    watch_run(client, run.run_id, follow)
+
+
+def _due_words(job: "JobView") -> str:
+    if job.next_due is None:
+        return ""
+    zone = f" (zone of the schedule: {job.zone})" if any("cron" in schedule for schedule in job.schedule) else ""
+    return f"; first due {local_time(job.next_due)}{zone}"

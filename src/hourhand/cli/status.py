@@ -1,0 +1,22 @@
+"""`hourhand status`: the cluster at a glance."""
+
+import click
+
+from hourhand.cli.printing import plain, show
+from hourhand.cli.session import connected, server_address, session_options
+
+
+@click.command()
+@session_options
+def status() -> None:
+    """Show the cluster: nodes, what runs, what is due next."""
+    address = server_address()
+    with connected() as client:
+        cluster = client.cluster()
+
+    def table() -> None:
+        from hourhand.cli.tables import cluster_details
+
+        cluster_details(address, cluster)
+
+    show({"address": address, **plain(cluster)}, table)

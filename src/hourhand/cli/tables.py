@@ -1,0 +1,284 @@
+"""Tables and details for people, drawn by rich. Imported only when something is to be drawn.
+
+On a terminal a table keeps to its width and leaves out what does not fit; elsewhere every column is there in full,
+so that ids can be cut out by other programs.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+from rich.text import Text
+
+from hourhand.cli.exits import printable
+from hourhand.cli.times import length_text, local_time, local_zone, short_time
+from hourhand.client.views import ClusterView, JobView, RunDetailView, RunView, VersionView
+
+_UNLIMITED: Final = 100_000
+_GAP: Final = 2
+_TEXT_WIDTH_MIN: Final = 5
+_COLOURS: Final = {
+    "succeeded": "green",
+    "running": "cyan",
+    "claimed": "cyan",
+    "failed": "red",
+    "timed_out": "red",
+    "lost": "red",
+    "cancelling": "yellow",
+    "paused": "yellow",
+    "cancelled": "dim",
+    "completed": "dim",
+    "skipped": "dim",
+    "missed": "yellow",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    heading: str
+    width_needed: int = 0
+    """Left out on terminals narrower than this."""
+    kind: str = "text"
+    """text, id, time, status or number."""
+
+
+def job_table(jobs: Sequence[JobView]) -> None:
+    columns = [
+        Column("NAME"),
+        Column("STATUS", kind="status"),
+        Column("KIND", 100),
+        Column("SCHEDULE"),
+        Column("NEXT DUE", kind="time"),
+        Column("JOB ID", 120, "id"),
+    ]
+    _table(columns, [(j.name, j.status, j.kind, schedule_text(j), j.next_due, j.job_id) for j in jobs])
+
+
+def run_table(runs: Sequence[RunView]) -> None:
+    columns = [
+        Column("RUN ID", kind="id"),
+        Column("JOB"),
+        Column("STATUS", kind="status"),
+        Column("DUE", kind="time"),
+        Column("LATE", 100, "number"),
+        Column("TOOK", 110, "number"),
+        Column("TRY", 110, "number"),
+        Column("REASON", 130),
+    ]
+    rows = [
+        (
+            run.run_id,
+            run.job_name,
+            run.status,
+            run.scheduled_for,
+            length_text(run.lateness_ms),
+            length_text(run.duration_ms),
+            run.attempt,
+            run.reason,
+        )
+        for run in runs
+    ]
+    _table(columns, rows)
+
+
+def version_table(versions: Sequence[VersionView]) -> None:
+    columns = [Column("VERSION", kind="number"), Column("CHANGED", kind="time"), Column("BY"), Column("WHAT CHANGED")]
+    older = {version.version + 1: version.definition for version in versions}
+    rows = [(v.version, v.changed_at, v.changed_by, _changes(v, older.get(v.version))) for v in versions]
+    _table(columns, rows)
+
+
+def job_details(job: JobView) -> None:
+    _details(
+        [
+            ("job", job.name),
+            ("id", job.job_id),
+            ("namespace", job.namespace),
+            ("status", job.status + (f" ({job.pause_reason})" if job.pause_reason else "")),
+            ("schedule", schedule_text(job)),
+            ("zone", job.zone),
+            ("next due", job.next_due and local_time(job.next_due)),
+            ("starts", job.start_at and local_time(job.start_at)),
+            ("ends", job.end_at and local_time(job.end_at)),
+            ("kind", job.kind),
+            ("payload", job.payload and json.dumps(job.payload, ensure_ascii=False)),
+            ("queue", job.queue),
+            ("priority", job.priority),
+            ("retries", job.max_retries),
+            ("timeout", job.timeout),
+            ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
+            ("owner", job.owner),
+            ("description", job.description),
+            ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
+        ]
+    )
+
+
+def run_details(run: RunDetailView) -> None:
+    _details(
+        [
+            ("run", run.run_id),
+            ("job", f"{run.job_name} ({run.job_id})"),
+            ("status", run.status + (f" ({run.reason})" if run.reason else "")),
+            ("cause", run.cause + (f", asked for by {run.requested_by}" if run.requested_by else "")),
+            ("note", run.note),
+            ("due", local_time(run.scheduled_for)),
+            ("started", run.started_at and f"{local_time(run.started_at)}, {length_text(run.lateness_ms)} after due"),
+            ("ended", run.ended_at and f"{local_time(run.ended_at)}, took {length_text(run.duration_ms)}"),
+            ("attempt", run.attempt),
+            ("executor", run.executor),
+            ("error", run.error),
+            ("result", None if run.result is None else json.dumps(run.result, ensure_ascii=False)),
+        ]
+    )
+    if run.attempts:
+        _console().print()
+        columns = [
+            Column("TRY", kind="number"),
+            Column("STATUS", kind="status"),
+            Column("REASON"),
+            Column("STARTED", kind="time"),
+            Column("ENDED", 100, "time"),
+            Column("EXECUTOR", 110),
+            Column("ERROR"),
+        ]
+        tries = run.attempts
+        rows = [
+            (t.attempt, t.status, t.reason, t.started_at, t.ended_at, t.executor, first_line(t.error)) for t in tries
+        ]
+        _table(columns, rows)
+
+
+def cluster_details(address: str, cluster: ClusterView) -> None:
+    _details(
+        [
+            ("address", address),
+            ("time", cluster.now and local_time(cluster.now)),
+            ("leader", cluster.leader or "none"),
+            ("shards", cluster.shards_owned),
+            ("live", _counts(cluster.live)),
+            ("last hour", _counts(cluster.last_hour)),
+            ("next due", local_time(cluster.next_due) if cluster.next_due else "nothing"),
+        ]
+    )
+    _console().print()
+    columns = [
+        Column("NODE"),
+        Column("ROLE"),
+        Column("ID", kind="number"),
+        Column("LEASE LEFT", kind="number"),
+        Column("STARTED", kind="time"),
+    ]
+    _table(columns, [(n.name, n.role, n.node_id, _lease(n.lease_seconds_left), n.started_at) for n in cluster.nodes])
+
+
+def times_list(times: Iterable[datetime], zone: str) -> None:
+    """One line per time: here, and in the job's own zone where that is another."""
+    from zoneinfo import ZoneInfo
+
+    console = _console()
+    for at in times:
+        here = local_time(at)
+        there = at.astimezone(ZoneInfo(zone)).strftime("%a %Y-%m-%d %H:%M:%S %Z")
+        same = there.endswith(here)
+        console.print(Text(there if same else f"{here}   {there}"))
+
+
+def schedule_text(job: JobView) -> str:
+    return ", ".join(_schedule_words(schedule) for schedule in job.schedule)
+
+
+def first_line(text: str | None) -> str | None:
+    return text.partition("\n")[0] if text else text
+
+
+def _schedule_words(schedule: dict[str, Any]) -> str:
+    match schedule:
+        case {"now": _}:
+            return "once, at once"
+        case {"at": str(at)}:
+            return f"once, at {at}"
+        case {"every": every}:
+            return f"every {every}"
+        case {"cron": cron}:
+            return f"cron {cron}"
+        case _:
+            return json.dumps(schedule)
+
+
+def _changes(version: VersionView, before: dict[str, Any] | None) -> str:
+    if before is None:  # the first version, or the oldest that was asked for
+        return "created" if version.version == 1 else "-"
+    after = version.definition
+    changed = [key for key in {**before, **after} if after.get(key) != before.get(key)]
+    return ", ".join(changed) or "nothing"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing"
+
+
+def _lease(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.1f} s" if seconds > 0 else "gone"
+
+
+def _console() -> Console:
+    console = Console(highlight=False, markup=False, emoji=False)
+    # Without a terminal there is no width to keep to, and a cut id would be of no use to anybody.
+    return console if console.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
+    console = _console()
+    narrow = console.is_terminal
+    keep = [index for index, column in enumerate(columns) if not narrow or column.width_needed <= console.width]
+    kept = [columns[index] for index in keep]
+    zone = f" ({local_zone(datetime.now(UTC))})" if narrow else ""
+    headings = [Text(column.heading + (zone if column.kind == "time" else "")) for column in kept]
+    cells = [[_cell(row[index], columns[index], narrow) for index in keep] for row in rows]
+    widths = _widths(kept, [headings, *cells], console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column, heading, width in zip(kept, headings, widths, strict=True):
+        justify: JustifyMethod = "right" if column.kind == "number" else "left"
+        table.add_column(heading, width=width, justify=justify, no_wrap=True, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], available: int) -> list[int]:
+    """Ids, times and states lose their meaning when cut; names and texts give way, the widest first."""
+    widths = [max(row[index].cell_len for row in rows) for index in range(len(columns))]
+    excess = sum(widths) + _GAP * (len(widths) - 1) - available
+    texts = [index for index, column in enumerate(columns) if column.kind == "text"]
+    while excess > 0 and texts:
+        widest = max(texts, key=widths.__getitem__)
+        if widths[widest] <= _TEXT_WIDTH_MIN:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _cell(value: Any, column: Column, narrow: bool) -> Text:
+    if column.kind == "time":
+        return Text(short_time(value) if narrow else local_time(value))
+    text = printable("-" if value is None or value == "" else str(value))
+    return Text(text, style=_COLOURS.get(text, "") if column.kind == "status" else "")
+
+
+def _details(pairs: Sequence[tuple[str, Any]]) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, value in pairs:
+        if value not in (None, "", {}):
+            lines = str(value).split("\n")
+            table.add_row(word, Text("\n".join(map(printable, lines))))
+    _console().print(table)

@@ -1,0 +1,69 @@
+"""`--wait` and `--follow`: stays with a run until it is final, and ends the command as the run ended."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+
+from hourhand.cli.exits import RunFailed
+from hourhand.cli.printing import log_text, plain, say, show
+from hourhand.cli.session import output_format
+from hourhand.cli.times import length_text
+
+if TYPE_CHECKING:
+    from hourhand.client import Client, LogLineView, RunDetailView
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def wait_options(command: _Command) -> _Command:
+    command = click.option("--follow", is_flag=True, help="With --wait: print the log as it is written.")(command)
+    return click.option("--wait", is_flag=True, help="Wait for the run; exit 5 unless it succeeds.")(command)
+
+
+def check_wait_options(wait: bool, follow: bool) -> None:
+    if follow and not wait:
+        raise click.UsageError("--follow needs --wait", click.get_current_context())
+
+
+def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seconds: float | None = None) -> None:
+    """Returns when the run has succeeded, its result printed. Raises RunFailed when it ended otherwise."""
+    try:
+        if follow:
+            # Whoever asked for JSON reads one document from stdout; the log must not get in between.
+            print_lines(client.follow_logs(run_id), err=output_format() != "table")
+        run = client.wait_for_run(run_id, timeout_seconds)
+    except KeyboardInterrupt:
+        say(f"run {run_id} goes on; stop it with: hourhand run cancel {run_id}")
+        raise
+    show(run, lambda: _print_result(run))
+    if not run.succeeded:
+        raise RunFailed(_failure(run))
+    say(f"run {run.run_id} succeeded in {length_text(run.duration_ms)}")
+
+
+def print_lines(lines: "Iterable[LogLineView]", err: bool = False, times: bool = False) -> None:
+    """Log lines as text; the beginning of a further attempt is told on stderr."""
+    attempt = None
+    for line in lines:
+        if attempt not in (None, line.attempt):
+            say(f"--- attempt {line.attempt} ---")
+        attempt = line.attempt
+        stamp = f"{plain(line.at)} " if times and line.at else ""
+        click.echo(stamp + log_text(line.text), err=err)
+
+
+def _print_result(run: "RunDetailView") -> None:
+    if isinstance(run.result, str):
+        click.echo(log_text(run.result))
+    elif run.result is not None:
+        import json
+
+        click.echo(json.dumps(run.result, indent=2, ensure_ascii=False))
+
+
+def _failure(run: "RunDetailView") -> str:
+    why = f" ({run.reason})" if run.reason else ""
+    said = (run.error or "").strip().partition("\n")[0]
+    return f"run {run.run_id} ended as {run.status}{why}{': ' if said else ''}{said}"

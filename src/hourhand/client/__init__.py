@@ -1,0 +1,53 @@
+"""Talks to a running Hourhand: `Client` for plain code, `AsyncClient` for asyncio. Both have the same methods.
+
+    from hourhand.client import Client
+
+    with Client("http://127.0.0.1:8420", token) as client:
+        job = client.create_job(name="hello", kind="command", payload={"argv": ["echo", "hello"]})
+        run = client.wait_for_job(job.job_id)
+
+What is asked and how answers are read is written once, in `calls.py` and `scripts.py`, without any input or
+output; the two clients only carry it.
+"""
+
+from hourhand.client.asynchronous import AsyncClient
+from hourhand.client.problems import ApiProblem, JobEndedWithoutRun, WaitTimedOut
+from hourhand.client.synchronous import Client
+from hourhand.client.views import (
+    AttemptView,
+    ChangeView,
+    ClusterView,
+    JobPage,
+    JobStatusView,
+    JobView,
+    LogLineView,
+    LogPage,
+    NodeView,
+    RunDetailView,
+    RunPage,
+    RunView,
+    VersionView,
+    WhoAmI,
+)
+
+__all__ = [
+    "ApiProblem",
+    "AsyncClient",
+    "AttemptView",
+    "ChangeView",
+    "Client",
+    "ClusterView",
+    "JobEndedWithoutRun",
+    "JobPage",
+    "JobStatusView",
+    "JobView",
+    "LogLineView",
+    "LogPage",
+    "NodeView",
+    "RunDetailView",
+    "RunPage",
+    "RunView",
+    "VersionView",
+    "WaitTimedOut",
+    "WhoAmI",
+]

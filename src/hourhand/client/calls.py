@@ -1,0 +1,231 @@
+"""Every question the API can be asked, as a value: what to send and how to read the answer.
+
+No input or output happens here. A `Call` is carried by either client; the reading side gets the whole answer.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+import httpx
+import msgspec
+
+from hourhand.client import views
+from hourhand.client.problems import problem_of, unreadable
+
+T = TypeVar("T")
+Identity = UUID | str
+"""Ids are taken as they are at hand; the server judges them."""
+
+NDJSON_FROM: Final = 1000
+"""A batch of at least this many jobs is sent line by line, which the server reads without holding all of it twice."""
+
+BASE: Final = "/api/v1"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    params: Mapping[str, str | list[str]] = field(default_factory=dict)
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def result(self, response: httpx.Response) -> T:
+        """What the answer says. Raises ApiProblem when the server refused."""
+        if response.status_code >= 400:
+            raise problem_of(response)
+        if not response.is_success:
+            raise unreadable(response, f"{response.status_code} {response.reason_phrase}")
+        try:
+            return self.read(response.content)
+        except msgspec.MsgspecError as error:
+            raise unreadable(response, str(error)) from error
+
+
+class _JobIds(msgspec.Struct):
+    job_ids: list[UUID]
+
+
+class _RunId(msgspec.Struct):
+    run_id: UUID
+
+
+class _Times(msgspec.Struct):
+    times: list[datetime]
+
+
+class _Versions(msgspec.Struct):
+    versions: list[views.VersionView]
+
+
+def _reader(kind: type[T]) -> Callable[[bytes], T]:
+    return msgspec.json.Decoder(kind).decode
+
+
+_job = _reader(views.JobView)
+_job_ids = _reader(_JobIds)
+_job_page = _reader(views.JobPage)
+_job_status = _reader(views.JobStatusView)
+_change = _reader(views.ChangeView)
+_run = _reader(views.RunView)
+_run_id = _reader(_RunId)
+_run_detail = _reader(views.RunDetailView)
+_run_page = _reader(views.RunPage)
+_log_page = _reader(views.LogPage)
+_times = _reader(_Times)
+_versions = _reader(_Versions)
+_cluster = _reader(views.ClusterView)
+_who = _reader(views.WhoAmI)
+
+
+# --- jobs -------------------------------------------------------------------------------------------------
+
+
+def create_job(fields: Mapping[str, Any]) -> Call[views.JobView]:
+    return _sending("POST", "/jobs", _job, fields)
+
+
+def create_jobs(requests: Sequence[Mapping[str, Any]]) -> Call[list[UUID]]:
+    if len(requests) < NDJSON_FROM:
+        content, kind = _encode(requests), "application/json"
+    else:
+        content, kind = b"\n".join(map(_encode, requests)) + b"\n", "application/x-ndjson"
+    return Call(
+        "POST",
+        f"{BASE}/jobs/batch",
+        lambda body: _job_ids(body).job_ids,
+        content=content,
+        headers={"Content-Type": kind},
+    )
+
+
+def get_job(job_id: Identity) -> Call[views.JobView]:
+    return Call("GET", _job_path(job_id), _job)
+
+
+def list_jobs(filters: Mapping[str, Any], cursor: str | None = None) -> Call[views.JobPage]:
+    return Call("GET", f"{BASE}/jobs", _job_page, _params({**filters, "cursor": cursor}))
+
+
+def update_job(job_id: Identity, fields: Mapping[str, Any], if_version: int | None) -> Call[views.ChangeView]:
+    headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
+    return _sending("PATCH", _job_path(job_id), _change, fields, headers)
+
+
+def cancel_job(job_id: Identity) -> Call[views.ChangeView]:
+    return Call("DELETE", _job_path(job_id), _change)
+
+
+def pause_job(job_id: Identity, reason: str | None) -> Call[views.ChangeView]:
+    return _sending("POST", _job_path(job_id, "/pause"), _change, {} if reason is None else {"reason": reason})
+
+
+def resume_job(job_id: Identity) -> Call[views.ChangeView]:
+    return Call("POST", _job_path(job_id, "/resume"), _change)
+
+
+def run_job(job_id: Identity, payload: Mapping[str, Any] | None, note: str | None) -> Call[UUID]:
+    fields = {name: value for name, value in (("payload", payload), ("note", note)) if value is not None}
+    return _sending("POST", _job_path(job_id, "/run"), lambda body: _run_id(body).run_id, fields)
+
+
+def job_status(job_id: Identity) -> Call[views.JobStatusView]:
+    return Call("GET", _job_path(job_id, "/status"), _job_status)
+
+
+def job_runs(job_id: Identity, filters: Mapping[str, Any], cursor: str | None = None) -> Call[views.RunPage]:
+    return Call("GET", _job_path(job_id, "/runs"), _run_page, _params({**filters, "cursor": cursor}))
+
+
+def next_times(job_id: Identity, count: int) -> Call[list[datetime]]:
+    path = _job_path(job_id, "/next")
+    return Call("GET", path, lambda body: _times(body).times, _params({"count": count}))
+
+
+def versions(job_id: Identity, limit: int | None) -> Call[list[views.VersionView]]:
+    path = _job_path(job_id, "/versions")
+    return Call("GET", path, lambda body: _versions(body).versions, _params({"limit": limit}))
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+def list_runs(filters: Mapping[str, Any], cursor: str | None = None) -> Call[views.RunPage]:
+    return Call("GET", f"{BASE}/runs", _run_page, _params({**filters, "cursor": cursor}))
+
+
+def get_run(run_id: Identity) -> Call[views.RunDetailView]:
+    return Call("GET", _run_path(run_id), _run_detail)
+
+
+def run_logs(run_id: Identity, after: str | None, limit: int | None) -> Call[views.LogPage]:
+    return Call("GET", _run_path(run_id, "/logs"), _log_page, _params({"after": after, "limit": limit}))
+
+
+def cancel_run(run_id: Identity) -> Call[views.RunView]:
+    return Call("POST", _run_path(run_id, "/cancel"), _run)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------
+
+
+def cluster() -> Call[views.ClusterView]:
+    return Call("GET", f"{BASE}/cluster", _cluster)
+
+
+def whoami() -> Call[views.WhoAmI]:
+    return Call("GET", f"{BASE}/whoami", _who)
+
+
+# --- helpers ----------------------------------------------------------------------------------------------
+
+
+def _sending(
+    method: str,
+    path: str,
+    read: Callable[[bytes], T],
+    fields: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+) -> Call[T]:
+    whole = path if path.startswith(BASE) else BASE + path
+    return Call(
+        method, whole, read, content=_encode(fields), headers={"Content-Type": "application/json", **(headers or {})}
+    )
+
+
+def _job_path(job_id: Identity, rest: str = "") -> str:
+    return f"{BASE}/jobs/{_segment(job_id)}{rest}"
+
+
+def _run_path(run_id: Identity, rest: str = "") -> str:
+    return f"{BASE}/runs/{_segment(run_id)}{rest}"
+
+
+def _segment(identity: Identity) -> str:
+    """An id as one step of a path: a slash in it must not lead elsewhere."""
+    return quote(str(identity), safe="")
+
+
+def _params(given: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """Query parameters as the API writes them; None means "not given"."""
+    return {name: _param(value) for name, value in given.items() if value is not None}
+
+
+def _param(value: Any) -> str | list[str]:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case Mapping():  # labels
+            return [f"{key}:{word}" for key, word in value.items()]
+        case Iterable():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)

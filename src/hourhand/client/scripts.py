@@ -1,0 +1,184 @@
+"""Conversations of several calls, written once for both clients.
+
+A script is a generator. It yields a `Call` and is sent the answer (or the error is thrown into it), yields a
+`Wait` to let time pass, and yields a `Give` for each item of an iterator. It owns no socket and no clock, so a test
+can play both parts.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from hourhand.client import calls, views
+from hourhand.client.calls import Call, Identity
+from hourhand.client.problems import ApiProblem, JobEndedWithoutRun, WaitTimedOut
+from hourhand.model.errors import HourhandError, ServerUnreachable
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FIRST_WAIT_SECONDS: Final = 0.2
+LONGEST_WAIT_SECONDS: Final = 1.0
+LOG_PAGE_LINES: Final = 1000
+PATIENCE_SECONDS: Final = 30.0
+"""How long a watch bears a server that does not answer: long enough for a restart or a change of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Give(Generic[T]):
+    item: T
+
+
+Step: TypeAlias = Call[Any] | Wait
+Script: TypeAlias = Generator[Step | Give[Any], Any, R]
+"""Ends with one result."""
+Stream: TypeAlias = Generator[Step | Give[T], Any, None]
+"""Ends by itself after any number of items."""
+
+
+class Playing(Generic[T, R]):
+    """A script under way: `step` is what to do next, None when it is over and `result` holds what came out."""
+
+    def __init__(self, script: Generator[Step | Give[T], Any, R]) -> None:
+        self._script = script
+        self.step: Step | Give[T] | None
+        self.result: R
+        self._move(lambda: next(script))
+
+    def answer(self, value: Any = None) -> None:
+        self._move(lambda: self._script.send(value))
+
+    def refuse(self, error: HourhandError) -> None:
+        self._move(lambda: self._script.throw(error))
+
+    def _move(self, move: Callable[[], Step | Give[T]]) -> None:
+        # Caught here and not in the clients: a coroutine cannot let a StopIteration pass.
+        try:
+            self.step = move()
+        except StopIteration as end:
+            self.step, self.result = None, end.value
+
+
+def each_job(filters: Mapping[str, Any]) -> Stream[views.JobView]:
+    cursor = None
+    while True:
+        page: views.JobPage = yield calls.list_jobs(filters, cursor)
+        for job in page.jobs:
+            yield Give(job)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def each_run(ask: Callable[[str | None], Call[views.RunPage]]) -> Stream[views.RunView]:
+    cursor = None
+    while True:
+        page: views.RunPage = yield ask(cursor)
+        for run in page.runs:
+            yield Give(run)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def log_lines(run_id: Identity, after: str | None) -> Stream[views.LogLineView]:
+    """Every line there is by now."""
+    while True:
+        page: views.LogPage = yield calls.run_logs(run_id, after, LOG_PAGE_LINES)
+        for line in page.lines:
+            yield Give(line)
+        after = page.next or after
+        if len(page.lines) < LOG_PAGE_LINES:
+            return
+
+
+def follow_logs(run_id: Identity, after: str | None) -> Stream[views.LogLineView]:
+    """Every line as it comes, until the run has ended and nothing follows."""
+    rhythm = _Rhythm()
+    while True:
+        page: views.LogPage = yield from _patiently(calls.run_logs(run_id, after, LOG_PAGE_LINES), rhythm)
+        for line in page.lines:
+            yield Give(line)
+        after = page.next or after
+        if page.ended and not page.lines:
+            return
+        if page.lines:
+            rhythm.restart()
+        if not page.ended and len(page.lines) < LOG_PAGE_LINES:
+            yield rhythm.pause()
+
+
+def wait_for_run(
+    run_id: Identity, timeout_seconds: float | None, monotonic: Callable[[], float]
+) -> Script[views.RunDetailView]:
+    deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
+    rhythm = _Rhythm()
+    while True:
+        run: views.RunDetailView = yield from _patiently(calls.get_run(run_id), rhythm)
+        if run.is_final:
+            return run
+        if deadline is not None and monotonic() >= deadline:
+            assert timeout_seconds is not None
+            raise WaitTimedOut(run.run_id, run.status, timeout_seconds)
+        yield rhythm.pause()
+
+
+def wait_for_start(job_id: Identity) -> Script[views.RunView]:
+    """The first run a job has, as soon as there is one."""
+    rhythm = _Rhythm()
+    while True:
+        status: views.JobStatusView = yield from _patiently(calls.job_status(job_id), rhythm)
+        if status.latest_run is not None:
+            return status.latest_run
+        if status.is_final:
+            raise JobEndedWithoutRun(status.job_id, status.status)
+        yield rhythm.pause()
+
+
+def wait_for_job(
+    job_id: Identity, timeout_seconds: float | None, monotonic: Callable[[], float]
+) -> Script[views.RunDetailView]:
+    run = yield from wait_for_start(job_id)
+    return (yield from wait_for_run(run.run_id, timeout_seconds, monotonic))
+
+
+class _Rhythm:
+    """How long to wait before asking again, and how long nothing but errors has come."""
+
+    def __init__(self) -> None:
+        self.seconds = FIRST_WAIT_SECONDS
+        self.silent_seconds: float | None = None
+        """None until the server has answered once: a wrong address must be told at once."""
+
+    def pause(self) -> Wait:
+        wait = Wait(self.seconds)
+        self.seconds = min(self.seconds * 1.5, LONGEST_WAIT_SECONDS)
+        return wait
+
+    def restart(self) -> None:
+        self.seconds = FIRST_WAIT_SECONDS
+
+
+def _patiently(call: Call[T], rhythm: _Rhythm) -> Script[T]:
+    """Asks until there is an answer; a server that is away for a moment does not end a watch that had begun."""
+    while True:
+        try:
+            answer: T = yield call
+        except HourhandError as error:
+            if rhythm.silent_seconds is None or rhythm.silent_seconds >= PATIENCE_SECONDS or not _may_pass(error):
+                raise
+            wait = rhythm.pause()
+            rhythm.silent_seconds += wait.seconds
+            yield wait
+        else:
+            rhythm.silent_seconds = 0.0
+            return answer
+
+
+def _may_pass(error: HourhandError) -> bool:
+    return isinstance(error, ServerUnreachable) or (isinstance(error, ApiProblem) and error.is_transient)

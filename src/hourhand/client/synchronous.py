@@ -1,0 +1,179 @@
+"""The client for plain code: each call blocks until its answer is there. Safe to share between threads."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+import httpx
+
+from hourhand.client import calls, scripts, views
+from hourhand.client.calls import Call, Identity
+from hourhand.client.connection import TIMEOUT_SECONDS, Connection
+from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
+from hourhand.model.errors import HourhandError
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection to one Hourhand. Close it, or use it in a `with` block."""
+
+    def __init__(
+        self, url: str, token: str | None = None, namespace: str | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        self._connection = Connection(url, token, namespace, timeout)
+        self._http = httpx.Client(**self._connection.options())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # --- jobs ---------------------------------------------------------------------------------------------
+
+    def create_job(self, **fields: Any) -> views.JobView:
+        """Fields as in the API: name, kind, payload, schedule, zone, queue, priority, ..."""
+        return self.send(calls.create_job(fields))
+
+    def create_jobs(self, requests: Sequence[Mapping[str, Any]]) -> list[UUID]:
+        """All or none. One call takes up to 100,000 jobs and 64 MiB."""
+        return self.send(calls.create_jobs(requests))
+
+    def get_job(self, job_id: Identity) -> views.JobView:
+        return self.send(calls.get_job(job_id))
+
+    def list_jobs_page(self, *, cursor: str | None = None, **filters: Any) -> views.JobPage:
+        """One page. Filters as in the API: limit, status, name, kind, queue, owner, label={...}, priority."""
+        return self.send(calls.list_jobs(filters, cursor))
+
+    def list_jobs(self, **filters: Any) -> Iterator[views.JobView]:
+        """All jobs that match, page after page; `limit` is the size of a page."""
+        return self._stream(scripts.each_job(filters))
+
+    def update_job(self, job_id: Identity, *, if_version: int | None = None, **fields: Any) -> views.ChangeView:
+        """Changes the given fields only; with `if_version`, only when the job still has that version."""
+        return self.send(calls.update_job(job_id, fields, if_version))
+
+    def cancel_job(self, job_id: Identity) -> views.ChangeView:
+        return self.send(calls.cancel_job(job_id))
+
+    def pause_job(self, job_id: Identity, reason: str | None = None) -> views.ChangeView:
+        return self.send(calls.pause_job(job_id, reason))
+
+    def resume_job(self, job_id: Identity) -> views.ChangeView:
+        return self.send(calls.resume_job(job_id))
+
+    def run_job(self, job_id: Identity, payload: Mapping[str, Any] | None = None, note: str | None = None) -> UUID:
+        """Runs a job now; `payload` replaces the job's own for this run. Gives the id of the run."""
+        return self.send(calls.run_job(job_id, payload, note))
+
+    def job_status(self, job_id: Identity) -> views.JobStatusView:
+        return self.send(calls.job_status(job_id))
+
+    def job_runs_page(self, job_id: Identity, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
+        """One page of a job's runs, newest first. Filters: limit, status (a word or several)."""
+        return self.send(calls.job_runs(job_id, filters, cursor))
+
+    def job_runs(self, job_id: Identity, **filters: Any) -> Iterator[views.RunView]:
+        return self._stream(scripts.each_run(lambda cursor: calls.job_runs(job_id, filters, cursor)))
+
+    def next_times(self, job_id: Identity, count: int = 10) -> list[datetime]:
+        return self.send(calls.next_times(job_id, count))
+
+    def versions(self, job_id: Identity, limit: int | None = None) -> list[views.VersionView]:
+        return self.send(calls.versions(job_id, limit))
+
+    # --- runs ---------------------------------------------------------------------------------------------
+
+    def list_runs_page(self, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
+        """One page. Filters: limit, status (a word or several), job_id."""
+        return self.send(calls.list_runs(filters, cursor))
+
+    def list_runs(self, **filters: Any) -> Iterator[views.RunView]:
+        return self._stream(scripts.each_run(lambda cursor: calls.list_runs(filters, cursor)))
+
+    def get_run(self, run_id: Identity) -> views.RunDetailView:
+        return self.send(calls.get_run(run_id))
+
+    def run_logs(self, run_id: Identity, *, after: str | None = None, limit: int | None = None) -> views.LogPage:
+        """One page of a run's log; `after` is the `next` of the page before."""
+        return self.send(calls.run_logs(run_id, after, limit))
+
+    def log_lines(self, run_id: Identity, *, after: str | None = None) -> Iterator[views.LogLineView]:
+        """Every line there is by now."""
+        return self._stream(scripts.log_lines(run_id, after))
+
+    def follow_logs(self, run_id: Identity, *, after: str | None = None) -> Iterator[views.LogLineView]:
+        """Every line as it comes, until the run has ended. Bears a server that is away for half a minute."""
+        return self._stream(scripts.follow_logs(run_id, after))
+
+    def cancel_run(self, run_id: Identity) -> views.RunView:
+        return self.send(calls.cancel_run(run_id))
+
+    def wait_for_run(self, run_id: Identity, timeout: float | None = None) -> views.RunDetailView:
+        """Returns when the run is final, however it ended. Raises WaitTimedOut after `timeout` seconds."""
+        return self._play(scripts.wait_for_run(run_id, timeout, time.monotonic))
+
+    def wait_for_start(self, job_id: Identity) -> views.RunView:
+        """The first run of a new job, as soon as there is one. Raises JobEndedWithoutRun."""
+        return self._play(scripts.wait_for_start(job_id))
+
+    def wait_for_job(self, job_id: Identity, timeout: float | None = None) -> views.RunDetailView:
+        """The first run of a new job, when it is final."""
+        return self._play(scripts.wait_for_job(job_id, timeout, time.monotonic))
+
+    # --- the rest -----------------------------------------------------------------------------------------
+
+    def cluster(self) -> views.ClusterView:
+        return self.send(calls.cluster())
+
+    def whoami(self) -> views.WhoAmI:
+        return self.send(calls.whoami())
+
+    # --- carrying -----------------------------------------------------------------------------------------
+
+    def send(self, call: Call[T]) -> T:
+        """Carries one call. Raises ApiProblem when the server refuses, ServerUnreachable when it does not answer."""
+        request = self._connection.request(call, self._http)
+        try:
+            response = self._http.send(request)
+        except httpx.HTTPError as error:
+            raise self._connection.lost(error, request) from error
+        return call.result(response)
+
+    def _play(self, script: Script[T]) -> T:
+        playing = Playing[Any, T](script)
+        while (step := playing.step) is not None:
+            assert not isinstance(step, Give), "a script with one result gives no items"
+            self._carry(playing, step)
+        return playing.result
+
+    def _stream(self, stream: Stream[T]) -> Iterator[T]:
+        playing = Playing[T, None](stream)
+        while (step := playing.step) is not None:
+            if isinstance(step, Give):
+                yield step.item
+                playing.answer()
+            else:
+                self._carry(playing, step)
+
+    def _carry(self, playing: Playing[Any, Any], step: Step) -> None:
+        if isinstance(step, Wait):
+            time.sleep(step.seconds)
+            playing.answer()
+            return
+        try:
+            answer = self.send(step)
+        except HourhandError as error:
+            playing.refuse(error)
+        else:
+            playing.answer(answer)

@@ -1,0 +1,1 @@
+"""PostgreSQL plumbing that knows no job: embedded server, connections, named queries, migrations."""

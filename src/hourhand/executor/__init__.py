@@ -1,0 +1,1 @@
+"""Runs jobs, never decides when: receiver, start heap, capacity, attempts, recorder, logs."""

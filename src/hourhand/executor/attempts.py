@@ -1,0 +1,141 @@
+"""Attempts in hand: each is started on its instant, watched, stopped when asked to, and its outcome recorded."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.executor.capacity import Capacity
+from hourhand.executor.logs import LogBuffer
+from hourhand.executor.recorder import Recorder
+from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
+from hourhand.model.run import Claim
+from hourhand.model.states import Reason
+from hourhand.ports.job_kind import JobKind, SlotClass, Task
+from hourhand.runtime.clock import DatabaseClock
+
+
+class _Running:
+    __slots__ = ("claim", "outcome_when_stopped", "started_at", "task", "timer")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.started_at: datetime | None = None
+        self.outcome_when_stopped: Outcome | None = None
+
+
+class Attempts:
+    def __init__(
+        self,
+        kinds: Mapping[str, JobKind],
+        offers: Mapping[str, SlotClass],
+        capacity: Capacity,
+        recorder: Recorder,
+        clock: DatabaseClock,
+        log_lines_max: int,
+    ) -> None:
+        self._kinds = kinds
+        self._offers = offers
+        self._capacity = capacity
+        self._recorder = recorder
+        self._clock = clock
+        self._log_lines_max = log_lines_max
+        self._in_hand: dict[UUID, _Running] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def start(self, claim: Claim) -> None:
+        """Starts an attempt at its time: at once, or by a timer when it is a little ahead."""
+        running = _Running(claim)
+        self._in_hand[claim.run_id] = running
+        self._empty.clear()
+        self._start_when_due(running)
+
+    def _start_when_due(self, running: _Running) -> None:
+        # Never early by anybody's clock: the estimate may be off by its error, and timers may fire a little too soon.
+        wait = self._clock.seconds_until(running.claim.ready_at) + min(self._clock.error_seconds, 0.05)
+        if wait > 0:
+            running.timer = asyncio.get_running_loop().call_later(wait + 0.0005, self._start_when_due, running)
+            return
+        running.timer = None
+        running.started_at = self._clock.now()
+        running.task = asyncio.create_task(self._attempt(running))
+
+    def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
+        """Asks an attempt to end; what it says then counts for nothing, `outcome` is recorded once it is gone."""
+        running = self._in_hand.get(run_id)
+        if running is None or running.claim.fence != fence:
+            return False
+        if running.outcome_when_stopped is None:
+            running.outcome_when_stopped = outcome
+            if running.timer is not None:
+                running.timer.cancel()
+                self._end(running, outcome, self._clock.now())
+            elif running.task is not None:
+                running.task.cancel()
+        return True
+
+    def stop_all(self) -> None:
+        for run_id, running in list(self._in_hand.items()):
+            self.stop(run_id, running.claim.fence, Interrupted())
+
+    def give_back_unstarted(self) -> None:
+        for run_id, running in list(self._in_hand.items()):
+            if running.timer is not None:
+                self.stop(run_id, running.claim.fence, Interrupted())
+
+    async def all_ended(self) -> None:
+        await self._empty.wait()
+
+    def __len__(self) -> int:
+        return len(self._in_hand)
+
+    async def _attempt(self, running: _Running) -> None:
+        claim = running.claim
+        log = LogBuffer(claim.run_id, claim.attempt, self._clock.now, self._recorder.log, self._log_lines_max)
+        self._recorder.started(claim.run_id, claim.fence, running.started_at)
+        outcome: Outcome
+        try:
+            outcome = await self._run(claim, log)
+        except asyncio.CancelledError:
+            outcome = running.outcome_when_stopped or Interrupted()
+        except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
+            outcome = Failed(Reason.EXCEPTION, f"the kind {claim.kind!r} broke: {type(fault).__name__}: {fault}")
+        if running.outcome_when_stopped is not None:
+            outcome = running.outcome_when_stopped
+        log.close()
+        self._end(running, outcome, self._clock.now())
+
+    async def _run(self, claim: Claim, log: LogBuffer) -> Outcome:
+        kind = self._kinds[claim.kind]
+        task = Task(
+            claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
+            claim.fence, claim.scheduled_for, log, claim.timeout_seconds,
+        )  # fmt: skip
+        if claim.timeout_seconds is None:
+            return await kind.run(task)
+        limit = asyncio.timeout(claim.timeout_seconds)
+        try:
+            async with limit:
+                return await kind.run(task)
+        except TimeoutError:
+            if limit.expired():
+                return TimedOut(claim.timeout_seconds)
+            raise
+
+    def _end(self, running: _Running, outcome: Outcome, ended_at: datetime) -> None:
+        claim = running.claim
+        self._in_hand.pop(claim.run_id, None)
+        if not self._in_hand:
+            self._empty.set()
+        self._recorder.ended(claim, running.started_at, ended_at, outcome)
+        self._capacity.give_back(self._offers[claim.needs])
+
+
+def offers_of(kinds: Mapping[str, JobKind]) -> dict[str, SlotClass]:
+    """Every need that the kinds can fill, and the room that it takes."""
+    return {need: kind.slot_class_of(need) for kind in kinds.values() for need in kind.offers()}
+
+

@@ -1,0 +1,60 @@
+"""Lines an attempt writes: numbered from 1, gathered into chunks, the middle left out when there are too many.
+
+The first half of the allowance is passed on as it comes. After that the newest lines are kept in a ring; when the
+attempt ends they follow a mark that says how many are missing.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from hourhand.ports.stores import LogChunk
+
+STREAMS: Final = {"stdout": 0, "stderr": 1, "log": 2}
+LINE_CHARS_MAX: Final = 16 * 1024
+
+
+class LogBuffer:
+    __slots__ = ("_attempt", "_clock", "_head_left", "_next_line", "_put", "_run_id", "_skipped", "_tail")
+
+    def __init__(
+        self,
+        run_id: UUID,
+        attempt: int,
+        clock: Callable[[], datetime],
+        put: Callable[[LogChunk], None],
+        lines_max: int,
+    ) -> None:
+        self._run_id = run_id
+        self._attempt = attempt
+        self._clock = clock
+        self._put = put
+        self._next_line = 1
+        self._head_left = lines_max // 2
+        self._tail: deque[tuple[datetime, int, str]] = deque(maxlen=lines_max - lines_max // 2)
+        self._skipped = 0
+
+    def __call__(self, stream: str, text: str) -> None:
+        """Takes one line. Never blocks, never raises."""
+        line = (self._clock(), STREAMS.get(stream, 2), text[:LINE_CHARS_MAX].replace("\x00", ""))
+        if self._head_left > 0:
+            self._head_left -= 1
+            self._pass_on(line)
+            return
+        if len(self._tail) == self._tail.maxlen:
+            self._skipped += 1
+        self._tail.append(line)
+
+    def close(self) -> None:
+        """Passes on what is left; the attempt has ended."""
+        if self._skipped:
+            self._pass_on((self._tail[0][0], STREAMS["log"], f"… {self._skipped} lines left out here …"))
+        for line in self._tail:
+            self._pass_on(line)
+        self._tail.clear()
+
+    def _pass_on(self, line: tuple[datetime, int, str]) -> None:
+        self._put(LogChunk(self._run_id, self._attempt, self._next_line, [line[0]], [line[1]], [line[2]]))
+        self._next_line += 1

@@ -1,0 +1,69 @@
+"""Which addresses HTTP jobs may reach.
+
+A job's URL comes from a stranger, but the connection comes from our network. Link-local addresses, where
+clouds hand out credentials, are never reached; loopback and private ones only where that is allowed.
+"""
+
+import re
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+_NUMERIC_HOST = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+))*\.?", re.IGNORECASE)
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_CLOUD_METADATA: Final = frozenset({IPv6Address("fd00:ec2::254"), IPv4Address("100.100.100.200")})
+"""Metadata services that live outside of the link-local range."""
+
+
+class TargetBlocked(Exception):
+    """The address may not be reached from here. Not an OSError: it must not pass for a network failure."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(f"{host} is {why}")
+
+
+def blocked_because(address: IPv4Address | IPv6Address, allow_private: bool) -> str | None:
+    """Why an address may not be reached, or None."""
+    address = _innermost(address)
+    if address.is_link_local or address in _CLOUD_METADATA:
+        return f"a link-local or metadata address ({address}), which jobs may never reach"
+    if not allow_private and (not address.is_global or address.is_multicast):
+        return f"a private address ({address}), which jobs may not reach here"
+    return None
+
+
+def host_blocked_because(host: str, allow_private: bool) -> str | None:
+    """The same for a host as a URL names it. A name that must be resolved is judged when it is."""
+    address = literal_address(host)
+    if address is not None:
+        return blocked_because(address, allow_private)
+    name = host.rstrip(".").lower()
+    if not allow_private and (name == "localhost" or name.endswith(".localhost")):
+        return "this machine itself, which jobs may not reach here"
+    return None
+
+
+def literal_address(host: str) -> IPv4Address | IPv6Address | None:
+    """The address that a host spells out, also as one number, in octal or in hexadecimal, as resolvers read it."""
+    try:
+        return ip_address(host.strip("[]"))
+    except ValueError:
+        pass
+    if not _NUMERIC_HOST.fullmatch(host):
+        return None
+    try:
+        return IPv4Address(socket.inet_aton(host.rstrip(".")))
+    except OSError:
+        return None
+
+
+def _innermost(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address that an IPv6 address only wraps."""
+    if isinstance(address, IPv4Address):
+        return address
+    wrapped = address.ipv4_mapped or address.sixtofour
+    if wrapped is None and address in _NAT64:
+        wrapped = IPv4Address(int(address) & 0xFFFF_FFFF)
+    if wrapped is None and int(address) >> 32 == 0 and int(address) > 1:  # the old "IPv4-compatible" form
+        wrapped = IPv4Address(int(address))
+    return wrapped or address

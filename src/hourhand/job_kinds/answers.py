@@ -1,0 +1,103 @@
+"""Turns what a handler returned or raised into the outcome of its attempt.
+
+Used in the executor for asynchronous handlers and in worker processes for synchronous ones, so that both
+kinds of handler are judged by the same rules.
+"""
+
+import inspect
+import traceback
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter
+from hourhand.model.outcome import Failed, Succeeded, clipped
+from hourhand.model.states import Reason
+
+RESULT_BYTES_MAX: Final = 256 * 1024
+NOTHING: Final = Succeeded()
+"""The usual outcome of a handler: it ended well and returned nothing."""
+
+_FRAMES_MAX: Final = 6
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def outcome_of(value: Any) -> Succeeded | Failed:
+    """What a handler returned, as plain JSON that can be stored."""
+    if value is None:
+        return NOTHING
+    encoded = encoded_result(value)
+    return encoded if isinstance(encoded, Failed) else succeeded_with(encoded)
+
+
+def encoded_result(value: Any) -> bytes | Failed:
+    if inspect.iscoroutine(value):
+        value.close()
+        return Failed(
+            Reason.EXCEPTION,
+            "the handler returned a coroutine that nobody awaits: a decorator hides that it is async; "
+            "make the decorator's wrapper `async def`",
+            retryable=False,
+        )
+    try:
+        encoded = _encode(value)
+    except Exception as error:
+        return Failed(Reason.EXCEPTION, clipped(f"the handler returned something that is not JSON: {error}"))
+    if len(encoded) > RESULT_BYTES_MAX:
+        message = f"the handler returned {len(encoded)} bytes of JSON; at most {RESULT_BYTES_MAX} are kept"
+        return Failed(Reason.RESULT_TOO_LARGE, message, retryable=False)
+    return encoded
+
+
+def succeeded_with(encoded: bytes) -> Succeeded:
+    value = _decode(encoded)
+    # PostgreSQL stores no NUL in JSON; refused there it would fail the write of a whole batch of outcomes.
+    return Succeeded(_without_nul(value) if b"\\u0000" in encoded else value)
+
+
+def failure_of(error: BaseException) -> Failed:
+    """What an exception says about the attempt. Never for CancelledError, which is not the handler's to raise."""
+    match error:
+        case BadArguments():
+            return Failed(Reason.BAD_ARGUMENTS, clipped(str(error)), retryable=False)
+        case NoRetry():
+            return Failed(Reason.EXCEPTION, clipped(_described(error)), retryable=False)
+        case RetryAfter():
+            return Failed(Reason.EXCEPTION, clipped(_described(error)), retry_after_seconds=error.seconds)
+        case _:
+            return Failed(Reason.EXCEPTION, clipped(_described(error)))
+
+
+def _described(error: BaseException) -> str:
+    """The exception's own line first, because lists show only that; then where it came from."""
+    said = "".join(traceback.format_exception_only(error)).strip()
+    if error.__cause__ is not None:
+        said += f"\ncaused by {''.join(traceback.format_exception_only(error.__cause__)).strip()}"
+    frames = traceback.format_tb(_of_the_handler(error.__traceback__), limit=-_FRAMES_MAX)
+    return f"{said}\n{''.join(frames)}".rstrip()
+
+
+def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the handler on: our own frames say nothing about the job."""
+    own = (__name__.rpartition(".")[0] + ".", "__main__")
+    first = trace
+    while first is not None:
+        module = first.tb_frame.f_globals.get("__name__", "")
+        if not module.startswith(own) or module.endswith(".samples"):
+            return first
+        first = first.tb_next
+    return trace
+
+
+def _without_nul(value: Any) -> Any:
+    match value:
+        case str():
+            return value.replace("\x00", "\N{SYMBOL FOR NULL}")
+        case list():
+            return [_without_nul(item) for item in value]
+        case dict():
+            return {_without_nul(key): _without_nul(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,314 @@
+"""Python functions that can be run as jobs, found by a stable name.
+
+    from hourhand import Context, job
+
+    @job("reports.build")
+    async def build(ctx: Context, customer: str, days: int = 7) -> dict: ...
+
+A name is all that travels: nothing a caller sends is ever imported or evaluated. `async def` handlers share
+the executor's event loop, plain `def` handlers run in worker processes. What a handler accepts is worked
+out once, at registration, because the call itself happens ten thousand times a second.
+
+This module is imported by `import hourhand`; it stays free of everything slow.
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from uuid import UUID
+
+from hourhand.model.errors import BadConfiguration
+
+if TYPE_CHECKING:
+    from hourhand.ports.job_kind import Task
+
+HANDLER_FIELD: Final = "handler"
+"""The payload field that names the handler; it is never passed as an argument."""
+
+NAME_CHARS_MAX: Final = 200
+"""The same as for jobs, which may be named after their handler."""
+
+_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class NoRetry(Exception):
+    """Raised by a handler: the attempt failed and trying again cannot help."""
+
+
+class RetryAfter(Exception):
+    """Raised by a handler: the attempt failed, and the next one should wait this long."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"the handler asked to be tried again in {seconds:g} seconds")
+        self.seconds = max(0.0, float(seconds))
+
+
+class RunCancelled(BaseException):
+    """Raised inside a synchronous handler when its run is cancelled, so that its `finally` blocks run."""
+
+
+class BadArguments(Exception):
+    """The payload does not fit the handler's parameters."""
+
+
+class Context:
+    """What a handler may know of the run it works for."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: "Task") -> None:
+        self._task = task
+
+    @property
+    def run_id(self) -> UUID:
+        return self._task.run_id
+
+    @property
+    def job_id(self) -> UUID:
+        return self._task.job_id
+
+    @property
+    def job_name(self) -> str:
+        return self._task.job_name
+
+    @property
+    def namespace(self) -> str:
+        return self._task.namespace
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._task.attempt
+
+    @property
+    def fence_token(self) -> int:
+        """Grows with every attempt of every run: whatever you write to can refuse a smaller one."""
+        return self._task.fence
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of the run: hand it to services that ignore repetitions."""
+        return str(self._task.run_id)
+
+    @property
+    def scheduled_time(self) -> datetime:
+        """The time the run stands for; it does not change with retries."""
+        return self._task.scheduled_for
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        return self._task.payload
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the run is to end. A synchronous handler that looks here is left to end by itself."""
+        return self._task.stopping.is_set()
+
+    def log(self, text: str) -> None:
+        """Adds to the run's log."""
+        from hourhand.job_kinds.lines import lines_of  # late: `import hourhand` must not load asyncio
+
+        for line in lines_of(str(text)):
+            self._task.log("log", line)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a handler accepts beside its context."""
+
+    takes_context: bool
+    required: frozenset[str]
+    accepted: frozenset[str]
+    takes_any: bool
+    """It has a `**keywords` parameter."""
+
+    def misfit(self, given: Mapping[str, Any]) -> str | None:
+        """What is wrong with these arguments, in one sentence, or None."""
+        names = given.keys() - {HANDLER_FIELD}
+        missing = sorted(self.required - names)
+        extra = [] if self.takes_any else sorted(names - self.accepted)
+        faults = [f"missing argument {_listed(missing)}"] if missing else []
+        if extra:
+            known = f"; it takes {_listed(sorted(self.accepted))}" if self.accepted else "; it takes none"
+            faults.append(f"unexpected argument {_listed(extra)}{known}")
+        return ", ".join(faults) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered function, ready to be called."""
+
+    name: str
+    function: Callable[..., Any]
+    is_async: bool
+    parameters: Parameters | None
+    """None when it takes only the context: then the payload is the handler's own to read."""
+    call: Callable[[Context], Any]
+    """Calls the function with a run's arguments. Raises BadArguments when they do not fit."""
+
+    def misfit(self, payload: Mapping[str, Any]) -> str | None:
+        return self.parameters.misfit(payload) if self.parameters is not None else None
+
+
+class HandlerRegistry:
+    """Handlers by name. Two functions never share one."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Handler] = {}
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self.by_name.values())
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def register(self, function: Callable[..., Any], name: str | None = None) -> Handler:
+        handler = _handler(function, _slug(function.__name__.replace("_", "-")) if name is None else name)
+        earlier = self.by_name.get(handler.name)
+        if earlier is not None:
+            raise ValueError(
+                f"two handlers are named {handler.name!r}: {_place(earlier.function)} and {_place(function)}; "
+                "give one of them another name"
+            )
+        self.by_name[handler.name] = handler
+        return handler
+
+
+HANDLERS: Final = HandlerRegistry()
+"""Where `@job` puts handlers."""
+
+
+@overload
+def job(name: str | None = None, /) -> Callable[[_Function], _Function]: ...
+@overload
+def job(function: _Function, /) -> _Function: ...
+def job(name: Any = None, /) -> Any:
+    """Makes a function a handler: `@job("reports.build")`, or `@job` to be named after the function."""
+    if callable(name):
+        HANDLERS.register(name)
+        return name
+
+    def register(function: _Function) -> _Function:
+        HANDLERS.register(function, name)
+        return function
+
+    return register
+
+
+def load_handlers(modules: Sequence[str]) -> HandlerRegistry:
+    """Imports the modules that define handlers. Tells every module that cannot be imported, one line each."""
+    faults = [fault for module in modules if (fault := _import_fault(module)) is not None]
+    if faults:
+        raise BadConfiguration(faults)
+    return HANDLERS
+
+
+def is_handler_name(text: str) -> bool:
+    return len(text) <= NAME_CHARS_MAX and _NAME.fullmatch(text) is not None
+
+
+def _slug(text: str) -> str:
+    from hourhand.model.job import slug  # late: it brings schedules along, which programs with handlers do not need
+
+    return slug(text)
+
+
+def _import_fault(module: str) -> str | None:
+    before = dict(HANDLERS.by_name)
+    try:
+        importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        # What a half-imported module registered must not stay: its next import would find its own names taken.
+        HANDLERS.by_name.clear()
+        HANDLERS.by_name.update(before)
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"handler module {module!r} cannot be imported: {line}{_error_place(error)}"
+    return None
+
+
+def _error_place(error: BaseException) -> str:
+    """Where in the user's code an import failed; frames of the import machinery tell nothing."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file != __file__ and "importlib" not in file:
+            place = f" ({file}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+def _handler(function: Callable[..., Any], name: str) -> Handler:
+    if not isinstance(name, str) or not is_handler_name(name):
+        better = _slug(name) if isinstance(name, str) else ""
+        hint = f"; {better!r} would do" if is_handler_name(better) else ""
+        raise ValueError(
+            f"{name!r} cannot be a handler's name: small letters and digits, joined by single '.', '-' or '_', "
+            f"at most {NAME_CHARS_MAX} characters{hint}"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError(f"handler {name!r} is a generator: calling it would run nothing")
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    parameters = _parameters(function, name)
+    if parameters.takes_context and not parameters.accepted and not parameters.takes_any:
+        return Handler(name, function, is_async, None, function)
+    return Handler(name, function, is_async, parameters, _caller(function, name, parameters))
+
+
+def _parameters(function: Callable[..., Any], name: str) -> Parameters:
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_context = bool(parameters) and _is_context(parameters[0])
+    rest = parameters[1:] if takes_context else parameters
+    named = [p for p in rest if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = frozenset(p.name for p in named if p.default is p.empty)
+    for parameter in rest:
+        if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
+            raise ValueError(f"handler {name!r}: arguments are passed by name, so {parameter.name!r} cannot be filled")
+    if HANDLER_FIELD in required:
+        raise ValueError(
+            f"handler {name!r}: the parameter {HANDLER_FIELD!r} cannot be filled, that field names handlers"
+        )
+    accepted = frozenset(p.name for p in named) - {HANDLER_FIELD}
+    return Parameters(takes_context, required, accepted, any(p.kind is p.VAR_KEYWORD for p in rest))
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+        return False
+    annotation = parameter.annotation
+    if isinstance(annotation, str):  # the module defers its annotations
+        annotation = Context if annotation.rpartition(".")[2] == Context.__name__ else None
+    return parameter.name == "ctx" or annotation is Context
+
+
+def _caller(function: Callable[..., Any], name: str, parameters: Parameters) -> Callable[[Context], Any]:
+    required, accepted, takes_any = parameters.required, parameters.accepted, parameters.takes_any
+    takes_context = parameters.takes_context
+
+    def call(context: Context) -> Any:
+        arguments = context.payload
+        if HANDLER_FIELD in arguments:
+            arguments = {key: value for key, value in arguments.items() if key != HANDLER_FIELD}
+        names = arguments.keys()
+        if not (names >= required and (takes_any or names <= accepted)):
+            raise BadArguments(f"handler {name!r}: {parameters.misfit(arguments)}")
+        return function(context, **arguments) if takes_context else function(**arguments)
+
+    return call
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    with suppress(AttributeError):
+        return f"{function.__module__}.{function.__qualname__}" + (f" (line {code.co_firstlineno})" if code else "")
+    return repr(function)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,101 @@
+"""The kind `python`: runs functions of this machine's own code, chosen by name.
+
+Asynchronous handlers run in the executor's event loop and cost a few microseconds; they must await and must
+not catch cancellation for good, because nothing but the executor's end stops them. Synchronous handlers run
+in worker processes, which can be killed.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from hourhand.job_kinds.answers import NOTHING, failure_of, outcome_of
+from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name
+from hourhand.job_kinds.payload_checks import wrong_type
+from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
+from hourhand.model.errors import Fault
+from hourhand.model.job import slug
+from hourhand.model.outcome import Failed, Outcome, clipped
+from hourhand.model.states import Reason
+from hourhand.ports.job_kind import SlotClass, Task
+
+_PREFIX: Final = "python:"
+
+
+class PythonKind:
+    name = "python"
+
+    def __init__(self, handlers: HandlerRegistry, settings: WorkerPoolSettings | None = None) -> None:
+        self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
+        self._handlers = handlers.by_name
+        self._settings = settings or WorkerPoolSettings()
+        self._pool: WorkerPool | None = None
+
+    def check(self, payload: Mapping[str, Any]) -> list[Fault]:
+        if HANDLER_FIELD not in payload:
+            return []
+        name = payload[HANDLER_FIELD]
+        pointer = f"/{HANDLER_FIELD}"
+        if not isinstance(name, str):
+            return [wrong_type(pointer, "a string", name)]
+        if not is_handler_name(name):
+            better = slug(name)
+            hint = f"did you mean {better!r}?" if ":" not in name and is_handler_name(better) else None
+            message = "is not the name of a handler; names are registered with @job and look like 'reports.build'"
+            return [Fault(pointer, "function-not-registered", message, hint)]
+        handler = self._handlers.get(name)
+        misfit = handler.misfit(payload) if handler is not None else None
+        return [Fault("", "signature-mismatch", f"handler {name!r}: {misfit}")] if misfit else []
+
+    def needs(self, payload: Mapping[str, Any], job_name: str) -> str:
+        return _PREFIX + self._handler_name(payload, job_name)
+
+    def offers(self) -> Sequence[str]:
+        return [_PREFIX + name for name in self._handlers]
+
+    async def open(self) -> None:
+        if any(not handler.is_async for handler in self._handlers.values()):
+            self._pool = WorkerPool(self._settings)
+            await self._pool.open()
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def run(self, task: Task) -> Outcome:
+        handler = self._handlers.get(self._handler_name(task.payload, task.job_name))
+        if handler is None:
+            return self._unknown_handler(task)
+        if not handler.is_async:
+            assert self._pool is not None, "run is called between open and close"
+            return await self._pool.run(task, handler.name)
+        try:
+            value = await handler.call(Context(task))
+        except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor
+            if _is_being_cancelled():
+                raise asyncio.CancelledError from error
+            return failure_of(error)
+        if _is_being_cancelled():  # the handler kept the cancellation to itself
+            raise asyncio.CancelledError
+        return NOTHING if value is None else outcome_of(value)
+
+    def _slot_class_of(self, need: str) -> SlotClass:
+        handler = self._handlers.get(need.removeprefix(_PREFIX))
+        return SlotClass.INLINE if handler is None or handler.is_async else SlotClass.PROCESS
+
+    def _handler_name(self, payload: Mapping[str, Any], job_name: str) -> str:
+        name = payload.get(HANDLER_FIELD)
+        if isinstance(name, str):
+            return name
+        return job_name if job_name in self._handlers else slug(job_name)
+
+    def _unknown_handler(self, task: Task) -> Failed:
+        name = self._handler_name(task.payload, task.job_name)
+        known = ", ".join(sorted(self._handlers)) or "none"
+        return Failed(Reason.UNKNOWN_HANDLER, clipped(f"this executor has no handler {name!r}; it has: {known}"))
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

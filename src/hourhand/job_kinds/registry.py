@@ -1,0 +1,129 @@
+"""All job kinds by name: our own, and those that installed packages bring.
+
+A package offers a kind with an entry point in the group `hourhand.job_kinds` whose name is the kind's and
+whose object is called with the `KindSettings` and returns a `JobKind`. It is imported when it is first
+asked for; a package that is broken breaks its own kind and no other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from hourhand.job_kinds.command import CommandKind, CommandSettings
+from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
+from hourhand.job_kinds.http import HttpKind, HttpSettings
+from hourhand.job_kinds.python import PythonKind
+from hourhand.job_kinds.worker_pool import WorkerPoolSettings
+from hourhand.model.errors import BadConfiguration
+from hourhand.ports.job_kind import JobKind
+
+GROUP: Final = "hourhand.job_kinds"
+
+
+@dataclass(frozen=True, slots=True)
+class KindSettings:
+    """How an executor runs each kind."""
+
+    handler_modules: tuple[str, ...] = ()
+    """Modules to import for their `@job` functions; one that cannot be imported keeps the executor from starting."""
+    worker_processes_max: int = 8
+    """Synchronous Python handlers that can run at once; each takes the memory of a Python process."""
+    worker_processes_warm: int = 1
+    """Worker processes kept when idle; without one the next synchronous run waits for an interpreter to start."""
+    worker_idle_seconds: float = 60.0
+    """How long worker processes above the warm ones are kept without work."""
+    worker_start_seconds_max: float = 60.0
+    """How long a worker process may take to import the handler modules before it is given up."""
+    grace_seconds: float = 10.0
+    """How long a cancelled command or synchronous handler may take to end by itself before it is killed."""
+    run_as: str | None = "nobody"
+    """The user that commands run as when the executor is root; None keeps root, with all that follows."""
+    work_root: str | None = None
+    """Where commands get their private folders; that user must be able to reach it. None makes one that fits."""
+    command_path: str | None = None
+    """The PATH of commands; None passes the executor's own on."""
+    allow_private_targets: bool = False
+    """Whether HTTP jobs may call loopback and private addresses; link-local ones are refused in any case."""
+
+
+class Kinds(Mapping[str, JobKind]):
+    """Kinds by name; those of packages are loaded when asked for."""
+
+    def __init__(self, settings: KindSettings, builtin: Mapping[str, JobKind]) -> None:
+        self._settings = settings
+        self._loaded = dict(builtin)
+        self._offered = {point.name: point for point in entry_points(group=GROUP) if point.name not in builtin}
+
+    def __getitem__(self, name: str) -> JobKind:
+        """Raises BadConfiguration when the package that brings the kind is broken."""
+        if name not in self._loaded:
+            self._loaded[name] = _load(self._offered[name], self._settings)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._loaded, **self._offered})
+
+    def __len__(self) -> int:
+        return len({**self._loaded, **self._offered})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded or name in self._offered  # without loading anything
+
+    def load_all(self) -> None:
+        """Loads every kind and tells all that are broken at once."""
+        faults: list[str] = []
+        for name in self:
+            try:
+                self[name]
+            except BadConfiguration as error:
+                faults += error.faults
+        if faults:
+            raise BadConfiguration(faults)
+
+
+def kinds_for_checking(allow_private_targets: bool = True) -> Kinds:
+    """For the API: checks payloads and names needs. No handler is imported and nothing is opened.
+
+    Whether private targets are refused already at submission is the API's choice; executors refuse them anyway.
+    """
+    settings = KindSettings(allow_private_targets=allow_private_targets)
+    return Kinds(settings, builtin_kinds(settings, HandlerRegistry()))
+
+
+def kinds_for_running(settings: KindSettings) -> Kinds:
+    """For executors. Raises BadConfiguration naming every handler module and every package that is broken."""
+    kinds = Kinds(settings, builtin_kinds(settings, load_handlers(settings.handler_modules)))
+    kinds.load_all()
+    return kinds
+
+
+def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str, JobKind]:
+    workers = WorkerPoolSettings(
+        modules=settings.handler_modules,
+        processes_max=settings.worker_processes_max,
+        processes_warm=settings.worker_processes_warm,
+        idle_seconds=settings.worker_idle_seconds,
+        start_seconds_max=settings.worker_start_seconds_max,
+        grace_seconds=settings.grace_seconds,
+    )
+    commands = CommandSettings(settings.grace_seconds, settings.run_as, settings.work_root, settings.command_path)
+    kinds: list[JobKind] = [
+        PythonKind(handlers, workers),
+        CommandKind(commands),
+        HttpKind(HttpSettings(settings.allow_private_targets)),
+    ]
+    return {kind.name: kind for kind in kinds}
+
+
+def _load(point: EntryPoint, settings: KindSettings) -> JobKind:
+    origin = f" from package {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+    try:
+        make: Callable[[KindSettings], JobKind] = point.load()
+        kind = make(settings)
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadConfiguration([f"job kind {point.name!r}{origin} cannot be loaded: {said}"]) from error
+    if getattr(kind, "name", None) != point.name:
+        raise BadConfiguration([f"job kind {point.name!r}{origin} calls itself {getattr(kind, 'name', None)!r}"])
+    return kind

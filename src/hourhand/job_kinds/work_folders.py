@@ -1,0 +1,138 @@
+"""Private folders for commands: one per attempt, readable by its user alone, removed afterwards.
+
+Each executor has a room of its own for them, which it keeps locked. A room that nobody has locked belonged
+to an executor that was killed; whoever opens next removes it.
+"""
+
+import fcntl
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hourhand.model.errors import BadConfiguration
+
+_PREFIX: Final = "hourhand-work-"
+_ABANDONED_SECONDS_MIN: Final = 60.0
+"""A younger room may belong to an executor that is about to lock it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user that commands run as."""
+
+    name: str
+    user_id: int
+    group_id: int
+
+
+def account_for(run_as: str | None) -> Account | None:
+    """The account that commands change to, or None when they stay what the executor is: only root can change."""
+    if os.geteuid() != 0 or run_as is None:
+        return None
+    try:
+        entry = pwd.getpwnam(run_as)
+    except KeyError:
+        raise BadConfiguration([f"run_as: there is no user {run_as!r} on this machine"]) from None
+    return Account(run_as, entry.pw_uid, entry.pw_gid)
+
+
+class WorkFolders:
+    """One executor's room, in which attempts get their folders. Used between `open` and `close`."""
+
+    def __init__(self, root: str | None, account: Account | None) -> None:
+        self._base = Path(root).absolute() if root is not None else Path(tempfile.gettempdir())
+        self._account = account
+        self._room: Path | None = None
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        try:
+            if not self._base.exists():
+                self._base.mkdir(parents=True)
+                self._base.chmod(0o711)
+            self._room = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._base))
+        except OSError as error:
+            raise BadConfiguration([f"work_root: no folder can be made in {self._base}: {error.strerror}"]) from None
+        self._room.chmod(0o711)  # others may pass through to their own folder, but not see whose else there is
+        self._lock = _locked(self._room)
+        remove_abandoned(self._base)
+
+    def close(self) -> None:
+        if self._room is not None:
+            remove(self._room)
+            self._room = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def make(self, name: str, inner: str) -> tuple[Path, Path]:
+        """A new private folder, and the folder inside it in which the command starts."""
+        assert self._room is not None, "work folders are used between open and close"
+        folder = start = self._room / name
+        self._make_private(folder)
+        for part in Path(inner).parts:
+            start = start / part
+            self._make_private(start)
+        return folder, start
+
+    def _make_private(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        if self._account is not None:
+            os.chown(folder, self._account.user_id, self._account.group_id)
+
+
+def remove_abandoned(base: Path) -> None:
+    """Removes rooms of executors that were killed. One in which a process still works is left alone."""
+    for room in base.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            facts = room.lstat()
+            is_ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
+            if not is_ours or time.time() - facts.st_mtime < _ABANDONED_SECONDS_MIN or _is_in_use(room):
+                continue
+            lock = _locked(room)
+            if lock is not None:
+                remove(room)
+                os.close(lock)
+
+
+def remove(folder: Path) -> None:
+    """Removes the folder with everything in it, also what a job made unwritable for its own user."""
+
+    def open_up_and_retry(function: Callable[..., Any], path: str, _: Any) -> None:
+        with suppress(OSError):
+            for locked in (os.path.dirname(path), path):
+                if stat.S_ISDIR(os.lstat(locked).st_mode):
+                    os.chmod(locked, 0o700)
+            if function in (os.unlink, os.rmdir):
+                function(path)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+
+    shutil.rmtree(folder, onerror=open_up_and_retry)
+
+
+def _locked(room: Path) -> int | None:
+    """A descriptor that holds the room's lock for as long as it is open, or None when somebody else does."""
+    descriptor = os.open(room, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _is_in_use(room: Path) -> bool:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if room in Path(os.readlink(process / "cwd")).parents:
+                return True
+    return False

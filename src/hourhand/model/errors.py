@@ -1,0 +1,166 @@
+"""Every way a request, the world or our own code can be wrong: one class per meaning.
+
+Three branches, told apart because different people act on them: `RequestError` is the caller's to fix,
+`WorldError` is the machine's or the operator's, and a broken promise of our own code is an `AssertionError`.
+HTTP status and exit code are not decided here; the edges map classes to them in one table each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+
+class HourhandError(Exception):
+    """Base of everything raised on purpose. `code` is the stable word that programs may rely on."""
+
+    code = "error"
+
+
+# --- the caller's fault -----------------------------------------------------------------------------------
+
+
+class RequestError(HourhandError):
+    code = "bad-request"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with one field. `pointer` is a JSON pointer into the body ("/schedule/cron")."""
+
+    pointer: str
+    code: str
+    message: str
+    hint: str | None = None
+    allowed: Sequence[str] | None = None
+
+    def under(self, prefix: str) -> "Fault":
+        return Fault(prefix + self.pointer, self.code, self.message, self.hint, self.allowed)
+
+
+class InvalidFields(RequestError):
+    """The body was read but some of it is wrong. Carries every fault found, never only the first."""
+
+    code = "invalid-fields"
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults))
+        self.faults = list(faults)
+
+
+class MalformedBody(RequestError):
+    """The body could not be read at all. `code` says why: malformed-json, body-required, duplicate-key, ..."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class BodyTooLarge(RequestError):
+    code = "body-too-large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the body is larger than the limit of {limit_bytes} bytes")
+        self.limit_bytes = limit_bytes
+
+
+class UnsupportedMedia(RequestError):
+    code = "unsupported-media-type"
+
+    def __init__(self, given: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"content type {given!r} is not accepted here; send {' or '.join(allowed)}")
+
+
+class InvalidParameter(RequestError):
+    """A query or path parameter is unknown or has a bad value."""
+
+    code = "invalid-parameter"
+
+    def __init__(self, name: str, message: str, code: str = "invalid-parameter") -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+        self.code = code
+
+
+class NotFound(RequestError):
+    code = "not-found"
+
+    def __init__(self, noun: str, identity: UUID | str | int) -> None:
+        super().__init__(f"{noun} {identity} does not exist")
+        self.noun = noun
+        self.identity = identity
+
+
+class Conflict(RequestError):
+    """The request is well formed but clashes with the state things are in."""
+
+    def __init__(self, code: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.details = details
+
+
+class Unauthenticated(RequestError):
+    code = "unauthenticated"
+
+    def __init__(self, message: str = "a valid token is needed: send 'Authorization: Bearer <token>'") -> None:
+        super().__init__(message)
+
+
+class Forbidden(RequestError):
+    code = "forbidden"
+
+
+class Overloaded(RequestError):
+    """Too much is waiting already; the caller may come back after `retry_after_seconds`."""
+
+    code = "overloaded"
+
+    def __init__(self, message: str, retry_after_seconds: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+# --- the world's fault ------------------------------------------------------------------------------------
+
+
+class WorldError(HourhandError):
+    """Something outside the program is not as it must be. The message says what, where and what to do."""
+
+    code = "unavailable"
+
+
+class DatabaseUnavailable(WorldError):
+    code = "database-unavailable"
+
+
+class DatabaseUnsuitable(WorldError):
+    """The database answers but cannot be used: too old, no rights, a schema newer than this program."""
+
+    code = "database-unsuitable"
+
+
+class HomeUnusable(WorldError):
+    """The data folder cannot be used: not writable, in use by another process, not ours."""
+
+    code = "home-unusable"
+
+
+class PortTaken(WorldError):
+    code = "port-taken"
+
+
+class BadConfiguration(WorldError):
+    """All faults of file, environment and flags at once."""
+
+    code = "bad-configuration"
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = list(faults)
+
+
+class ServerUnreachable(WorldError):
+    """The client could not reach the API."""
+
+    code = "server-unreachable"

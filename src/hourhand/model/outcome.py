@@ -1,0 +1,58 @@
+"""What an attempt said at its end."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hourhand.model.states import Reason
+
+ERROR_CHARS_MAX: Final = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    result: Any = None
+    """JSON that the job returned, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    reason: Reason
+    error: str
+    retryable: bool = True
+    """False when trying again cannot help: the program does not exist, the arguments do not fit."""
+    retry_after_seconds: float | None = None
+    """A delay the job or the called server asked for; replaces the policy's."""
+    result: Any = None
+    """What is worth keeping of a failed attempt, such as the answer of an HTTP call."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The executor is stopping and gives the run back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The executor that held the run stopped renewing its lease."""
+
+
+Outcome = Succeeded | Failed | TimedOut | Cancelled | Interrupted | Lost
+
+
+def clipped(text: str) -> str:
+    """An error text short enough to store, its beginning and end kept."""
+    text = text.replace("\x00", "\N{SYMBOL FOR NULL}")
+    if len(text) <= ERROR_CHARS_MAX:
+        return text
+    half = ERROR_CHARS_MAX // 2 - 20
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

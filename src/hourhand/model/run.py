@@ -1,0 +1,77 @@
+"""The run: one due occurrence of a job, or one that somebody asked for; and its attempts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from hourhand.model.states import Cause, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it is read: live or finished, one shape."""
+
+    run_id: UUID
+    job_id: UUID
+    job_name: str
+    namespace: str
+    state: RunState
+    cause: Cause
+    scheduled_for: datetime
+    ready_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempt: int
+    executor: str | None
+    version: int
+    reason: str | None = None
+    error: str | None = None
+    result: Any = None
+    requested_by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try that did not finish its run."""
+
+    attempt: int
+    state: str
+    reason: str | None
+    error: str | None
+    executor: str | None
+    started_at: datetime | None
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run in an executor's hand: everything needed to run it and to settle it."""
+
+    run_id: UUID
+    job_id: UUID
+    namespace: str
+    job_name: str
+    kind: str
+    needs: str
+    payload: Mapping[str, Any]
+    scheduled_for: datetime
+    ready_at: datetime
+    fence: int
+    attempt: int
+    failures: int
+    losses: int
+    max_retries: int
+    retry: Mapping[str, Any] | None
+    timeout_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    number: int
+    at: datetime
+    stream: str
+    text: str
+    attempt: int

@@ -1,0 +1,1 @@
+"""What a caller may ask, in the caller's words, authorisation included."""

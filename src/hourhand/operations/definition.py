@@ -1,0 +1,290 @@
+"""From what a caller wrote to a definition that can be stored: every fault found, or none.
+
+Pure but for its arguments: the time, the id and the known kinds are handed in.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from hourhand.model.catchup import CatchUp, CatchUpPolicy
+from hourhand.model.durations import DurationFault, format_duration, parse_duration
+from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.job import (
+    KIND_DEFAULT,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_WORDS,
+    QUEUE_DEFAULT,
+    JobDefinition,
+)
+from hourhand.model.local_time import DstOverlap, Gap, format_instant
+from hourhand.model.retry import DEFAULT_RETRY, RETRIES_MAX, RetryPolicy
+from hourhand.model.schedule import Now, Timing, describe, parse_timing
+from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
+from hourhand.ports.job_kind import JobKind
+
+Refuse = Callable[[Fault], None]
+
+_NAME: Final = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")
+_LABEL_CHARS_MAX: Final = 256
+_TEXT_CHARS_MAX: Final = 4096
+_TIMEOUT_MAX: Final = timedelta(days=7)
+# Control characters, and those that turn the direction of text: a name made with them reads as another.
+_UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]")
+_encode = msgspec.json.Encoder().encode
+
+
+def define_job(request: JobRequest, job_id: UUID, now: datetime, caller: str, kinds: Mapping[str, JobKind]) -> JobDefinition:
+    """The definition, or InvalidFields with everything that is wrong with it."""
+    faults: list[Fault] = []
+    refuse = faults.append
+    name = request.name
+    if not name.strip() or len(name) > NAME_CHARS_MAX or _UNSEEN.search(name):
+        refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
+    payload = request.payload if request.payload is not None else {}
+    needs = _check_payload(request.kind or KIND_DEFAULT, payload, name, kinds, refuse)
+    timing = _timing(request, job_id, now, faults)
+    definition = JobDefinition(
+        name=name,
+        kind=request.kind or KIND_DEFAULT,
+        payload=payload,
+        timing=timing,
+        needs=needs,
+        queue=_queue(request.queue, refuse),
+        priority=PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse),
+        retry=_retry(request.max_retries, request.retry, refuse),
+        catchup=_catchup(request.catchup, refuse),
+        timeout_seconds=_timeout(request.timeout, refuse),
+        labels=_labels(request.labels, refuse),
+        description=_text(request.description, "/description", refuse),
+        owner=_text(request.owner, "/owner", refuse) or caller,
+    )
+    if faults:
+        raise InvalidFields(faults)
+    return definition
+
+
+def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
+    """The old definition as a request, with the fields of the patch in their places."""
+    current: dict[str, Any] = {
+        "name": old.name,
+        "kind": old.kind,
+        "payload": dict(old.payload),
+        "schedule": describe(old.timing),
+        "zone": old.timing.zone,
+        "start_at": old.timing.start_at and format_instant(old.timing.start_at),
+        "end_at": old.timing.end_at and format_instant(old.timing.end_at),
+        "dst_gap": old.timing.gap.value,
+        "dst_overlap": old.timing.overlap.value,
+        "queue": old.queue,
+        "priority": old.priority,
+        "max_retries": old.retry.max_retries,
+        "retry": retry_request(old.retry),
+        "catchup": catchup_request(old.catchup),
+        "timeout": format_duration(timedelta(seconds=old.timeout_seconds)) if old.timeout_seconds else None,
+        "labels": dict(old.labels),
+        "description": old.description,
+        "owner": old.owner,
+    }
+    changes = {field: getattr(patch, field) for field in patch.__struct_fields__}
+    return JobRequest(**current | {field: value for field, value in changes.items() if value is not UNSET})
+
+
+def changes_timing(patch: JobPatch) -> bool:
+    fields = (patch.schedule, patch.zone, patch.start_at, patch.end_at, patch.dst_gap, patch.dst_overlap)
+    return any(field is not UNSET for field in fields)
+
+
+def retry_request(policy: RetryPolicy) -> RetryRequest:
+    """A policy in the caller's words."""
+    if policy.delays_seconds is not None:
+        return RetryRequest(delays=[format_duration(timedelta(seconds=delay)) for delay in policy.delays_seconds])
+    return RetryRequest(
+        base=format_duration(timedelta(seconds=policy.base_seconds)),
+        factor=policy.factor,
+        max=format_duration(timedelta(seconds=policy.max_seconds)),
+        jitter=policy.jitter,
+    )
+
+
+def catchup_request(policy: CatchUpPolicy) -> CatchUpRequest:
+    window = format_duration(policy.window) if policy.window else "0s"
+    return CatchUpRequest(mode=policy.mode.value, window=window, max_runs=policy.runs_max)
+
+
+def read_priority(given: int | str, pointer: str, refuse: Refuse) -> int:
+    if isinstance(given, str) and given in PRIORITY_WORDS:
+        return PRIORITY_WORDS[given]
+    if isinstance(given, int) and 0 <= given <= 9:
+        return given
+    allowed = ["0 to 9", *PRIORITY_WORDS]
+    refuse(Fault(pointer, "invalid-priority", "a priority is 0 (lowest) to 9 (highest), or a word", allowed=allowed))
+    return PRIORITY_DEFAULT
+
+
+def has_null(text: bytes) -> bool:
+    """Whether JSON text holds the character NUL, which PostgreSQL cannot store. An escaped backslash before is no NUL."""
+    place = text.find(b"\\u0000")
+    while place >= 0:
+        slashes = place - len(text[:place].rstrip(b"\\"))
+        if slashes % 2 == 0:
+            return True
+        place = text.find(b"\\u0000", place + 1)
+    return False
+
+
+# --- single fields ----------------------------------------------------------------------------------------
+
+
+def _check_payload(
+    kind_name: str, payload: Mapping[str, Any], job_name: str, kinds: Mapping[str, JobKind], refuse: Refuse
+) -> str:
+    kind = kinds.get(kind_name)
+    if kind is None:
+        close = difflib.get_close_matches(kind_name, kinds, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else None
+        refuse(Fault("/kind", "unknown-kind", f"there is no kind {kind_name!r}", hint, sorted(kinds)))
+        return kind_name
+    encoded = _encode(payload)
+    if len(encoded) > PAYLOAD_BYTES_MAX:
+        message = f"the payload has {len(encoded)} bytes; at most {PAYLOAD_BYTES_MAX} are allowed"
+        refuse(Fault("/payload", "payload-too-large", message, "keep large data elsewhere and pass a reference"))
+        return kind_name
+    if has_null(encoded):
+        refuse(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
+        return kind_name
+    for fault in kind.check(payload):
+        refuse(fault.under("/payload"))
+    return kind.needs(payload, job_name)
+
+
+def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault]) -> Timing:
+    plain = request.zone is None and request.start_at is None and request.end_at is None
+    if request.schedule is None and plain:  # the shortest road for what is submitted most
+        return Timing((Now(now),))
+    try:
+        return parse_timing(
+            request.schedule,
+            request.zone,
+            request.start_at,
+            request.end_at,
+            request.dst_gap,
+            request.dst_overlap,
+            now=now,
+            seed=job_id.int & 0xFFFF_FFFF_FFFF,
+        )
+    except InvalidFields as wrong:
+        faults += wrong.faults
+        return Timing((Now(now),), gap=Gap.FIRE_AFTER, overlap=DstOverlap.AUTO)
+
+
+def _queue(given: str | None, refuse: Refuse) -> str:
+    if given is None:
+        return QUEUE_DEFAULT
+    if not _NAME.match(given):
+        refuse(Fault("/queue", "invalid-queue", "a queue's name has 1 to 63 letters, digits, dots, dashes or underscores"))
+    return given
+
+
+def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) -> RetryPolicy:
+    if max_retries is None and given is None:
+        return DEFAULT_RETRY
+    retries = DEFAULT_RETRY.max_retries if max_retries is None else max_retries
+    if not 0 <= retries <= RETRIES_MAX:
+        refuse(Fault("/max_retries", "max-retries-out-of-range", f"max_retries is 0 to {RETRIES_MAX}"))
+        retries = 0
+    if given is None:
+        return RetryPolicy(retries)
+    if given.delays is not None:
+        return _retry_delays(retries, given, refuse)
+    base = _seconds(given.base, "/retry/base", DEFAULT_RETRY.base_seconds, refuse)
+    ceiling = _seconds(given.max, "/retry/max", max(DEFAULT_RETRY.max_seconds, base), refuse)
+    factor = DEFAULT_RETRY.factor if given.factor is None else given.factor
+    jitter = DEFAULT_RETRY.jitter if given.jitter is None else given.jitter
+    if not 1 <= factor <= 100:
+        refuse(Fault("/retry/factor", "invalid-backoff", "factor is 1 to 100"))
+    if not 0 <= jitter <= 1:
+        refuse(Fault("/retry/jitter", "invalid-backoff", "jitter is 0 to 1, a share of the delay"))
+    if ceiling < base:
+        refuse(Fault("/retry/max", "invalid-backoff", "max is shorter than base"))
+    return RetryPolicy(retries, base, factor, ceiling, jitter)
+
+
+def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPolicy:
+    if any(value is not None for value in (given.base, given.factor, given.max, given.jitter)):
+        refuse(Fault("/retry", "invalid-backoff", "give either delays, or base, factor, max and jitter"))
+    delays = given.delays or []
+    if not 1 <= len(delays) <= 100:
+        refuse(Fault("/retry/delays", "invalid-backoff", "delays is a list of 1 to 100 durations"))
+    seconds = [_seconds(text, f"/retry/delays/{place}", 1.0, refuse) for place, text in enumerate(delays)]
+    return RetryPolicy(retries, delays_seconds=tuple(seconds))
+
+
+def _catchup(given: CatchUpRequest | None, refuse: Refuse) -> CatchUpPolicy:
+    if given is None:
+        return CatchUpPolicy()
+    default = CatchUpPolicy()
+    mode = default.mode
+    if given.mode is not None:
+        if given.mode in list(CatchUp):
+            mode = CatchUp(given.mode)
+        else:
+            refuse(Fault("/catchup/mode", "unknown-value", f"there is no mode {given.mode!r}", allowed=list(CatchUp)))
+    window = default.window
+    if given.window is not None:
+        zero = given.window.strip() in ("0", "0s")
+        window = timedelta(0) if zero else timedelta(seconds=_seconds(given.window, "/catchup/window", 3600, refuse))
+    runs_max = default.runs_max if given.max_runs is None else given.max_runs
+    if not 1 <= runs_max <= 1000:
+        refuse(Fault("/catchup/max_runs", "out-of-range", "max_runs is 1 to 1000"))
+    return CatchUpPolicy(mode, window, runs_max)
+
+
+def _timeout(given: str | None, refuse: Refuse) -> float | None:
+    if given is None:
+        return None
+    seconds = _seconds(given, "/timeout", 1.0, refuse)
+    if seconds > _TIMEOUT_MAX.total_seconds():
+        refuse(Fault("/timeout", "timeout-out-of-range", f"a timeout is at most {format_duration(_TIMEOUT_MAX)}"))
+    return seconds
+
+
+def _seconds(given: str | None, pointer: str, default: float, refuse: Refuse) -> float:
+    if given is None:
+        return default
+    try:
+        return parse_duration(given).total_seconds()
+    except DurationFault as fault:
+        refuse(Fault(pointer, "invalid-duration", str(fault)))
+        return default
+
+
+def _labels(given: Mapping[str, str] | None, refuse: Refuse) -> Mapping[str, str]:
+    if not given:
+        return {}
+    if len(given) > LABELS_MAX:
+        refuse(Fault("/labels", "invalid-labels", f"at most {LABELS_MAX} labels are allowed"))
+    for key, value in given.items():
+        pointer = "/labels/" + key.replace("~", "~0").replace("/", "~1")
+        if not _NAME.match(key):
+            refuse(Fault(pointer, "invalid-labels", "a label's name has 1 to 63 letters, digits, dots, dashes, underscores"))
+        if len(value) > _LABEL_CHARS_MAX or _UNSEEN.search(value):
+            refuse(Fault(pointer, "invalid-labels", f"a label's value has at most {_LABEL_CHARS_MAX} visible characters"))
+    return given
+
+
+def _text(given: str | None, pointer: str, refuse: Refuse) -> str:
+    if given is None:
+        return ""
+    if len(given) > _TEXT_CHARS_MAX or "\x00" in given:
+        refuse(Fault(pointer, "invalid-text", f"at most {_TEXT_CHARS_MAX} characters, none of them NUL"))
+    return given

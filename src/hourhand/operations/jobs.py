@@ -1,0 +1,229 @@
+"""What a caller may ask of jobs: submit, read, change, pause, resume, cancel, run now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+import msgspec
+
+from hourhand.model.catchup import plan
+from hourhand.model.errors import Conflict, Fault, InvalidFields, NotFound
+from hourhand.model.job import Job, JobDefinition
+from hourhand.model.states import JobState, RunState
+from hourhand.operations.definition import change_request, changes_timing, define_job, has_null
+from hourhand.operations.group_commit import GroupCommit
+from hourhand.operations.requests import Caller, Changed, JobFilter, JobPage, JobPatch, JobRequest, RunNowRequest
+from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.ports.job_kind import JobKind
+from hourhand.ports.stores import JobStore, NewJob, RunStore
+
+
+# The class below has a method `list`, which inside it hides the type of that name.
+Uuids = list[UUID]
+Faults = list[Fault]
+
+
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+
+class Ids(Protocol):
+    def new_id(self, now: datetime) -> UUID: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSettings:
+    horizon_seconds: float = 2.0
+    """A job due within this time gets its run in the submitting transaction. The same as the planner's horizon."""
+
+
+class JobOperations:
+    def __init__(
+        self,
+        jobs: JobStore,
+        runs: RunStore,
+        kinds: Mapping[str, JobKind],
+        clock: Clock,
+        ids: Ids,
+        bus: EventBus,
+        settings: SubmitSettings,
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._kinds = kinds
+        self._clock = clock
+        self._ids = ids
+        self._bus = bus
+        self._horizon = timedelta(seconds=settings.horizon_seconds)
+        self._group = GroupCommit(jobs.insert_jobs)
+
+    async def create(self, caller: Caller, request: JobRequest) -> Job:
+        """Stores one job together with whatever else arrives at the moment; returns after the commit."""
+        new = self._new_job(caller, request, self._clock.now())
+        await self._group.store(new)
+        if new.fires:
+            self._bus.publish(Topic.READY)
+        upcoming = new.fires[0] if new.fires else new.next_due
+        return Job(
+            new.job_id, caller.namespace, new.definition, 1, JobState.SCHEDULED, upcoming, new.created_at, caller.name,
+            new.created_at,
+        )  # fmt: skip
+
+    async def create_many(self, caller: Caller, requests: Sequence[JobRequest]) -> Uuids:
+        """Stores all or none, in a transaction of their own. Faults are named with the place in the list."""
+        now = self._clock.now()
+        faults: Faults = []
+        news = []
+        for place, request in enumerate(requests):
+            try:
+                news.append(self._new_job(caller, request, now))
+            except InvalidFields as wrong:
+                faults += [fault.under(f"/{place}") for fault in wrong.faults]
+                if len(faults) >= 1000:
+                    break
+        if faults:
+            raise InvalidFields(faults)
+        if news:
+            await self._jobs.insert_jobs(news)
+            if any(new.fires for new in news):
+                self._bus.publish(Topic.READY)
+        return [new.job_id for new in news]
+
+    async def get(self, caller: Caller, job_id: UUID) -> Job:
+        job = await self._jobs.get_job(caller.namespace_id, job_id)
+        if job is None:
+            raise NotFound("job", job_id)
+        return job
+
+    async def list(
+        self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0
+    ) -> JobPage:
+        filters = {name: getattr(filter, name) for name in filter.__struct_fields__}
+        jobs = await self._jobs.list_jobs(caller.namespace_id, before, limit + 1, skip, filters)
+        return JobPage(jobs[:limit], jobs[limit - 1].job_id if len(jobs) > limit else None)
+
+    async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
+        """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version."""
+        for _ in range(5):
+            old = await self.get(caller, job_id)
+            if if_version is not None and old.version != if_version:
+                raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}", version=old.version)
+            if old.state is JobState.CANCELLED:
+                raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
+            now = self._clock.now()
+            definition, cursor = self._changed(old, patch, now, caller)
+            too_late = await self._jobs.change_job(
+                caller.namespace_id, job_id, definition, old.version, cursor, now, caller.name
+            )
+            if too_late is not None:
+                self._bus.publish(Topic.READY)
+                return Changed(await self.get(caller, job_id), too_late)
+        raise Conflict("busy", "the job is being changed by others again and again; try once more")
+
+    async def pause(self, caller: Caller, job_id: UUID, reason: str | None) -> Changed:
+        job = await self.get(caller, job_id)
+        _refuse_final(job, "paused")
+        too_late = await self._set_state(caller, job_id, JobState.PAUSED, None, reason)
+        return Changed(await self.get(caller, job_id), too_late)
+
+    async def resume(self, caller: Caller, job_id: UUID) -> Changed:
+        """Goes on from now. A job that runs once and whose time passed during the pause runs at once."""
+        job = await self.get(caller, job_id)
+        _refuse_final(job, "resumed")
+        if job.state is JobState.SCHEDULED:
+            return Changed(job, [])
+        timing = job.definition.timing
+        cursor = timing.next_after(self._clock.now())
+        if cursor is None and not timing.recurring and await self._runs_of(caller, job) == 0:
+            cursor = timing.first_due(job.created_at)
+        too_late = await self._set_state(caller, job_id, JobState.SCHEDULED, cursor, None)
+        return Changed(await self.get(caller, job_id), too_late)
+
+    async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
+        """Ends the job: waiting runs end at once, running ones are asked to stop. Doing it twice changes nothing."""
+        job = await self.get(caller, job_id)
+        if job.state is JobState.CANCELLED:
+            return Changed(job, [])
+        too_late = await self._set_state(caller, job_id, JobState.CANCELLED, None, None)
+        self._bus.publish(Topic.CANCEL)
+        return Changed(await self.get(caller, job_id), too_late)
+
+    async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
+        """A run outside the schedule. Also of paused and completed jobs; not of cancelled ones."""
+        job = await self.get(caller, job_id)
+        if job.state is JobState.CANCELLED:
+            raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
+        if request.payload is not None:
+            self._check_run_payload(job.definition, request.payload)
+        now = self._clock.now()
+        run_id = self._ids.new_id(now)
+        await self._runs.insert_manual_run(
+            run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now
+        )
+        self._bus.publish(Topic.READY)
+        return run_id
+
+    async def next_times(self, caller: Caller, job_id: UUID, count: int) -> Sequence[datetime]:
+        job = await self.get(caller, job_id)
+        if job.state in (JobState.CANCELLED, JobState.COMPLETED):
+            return []
+        now = self._clock.now()
+        return job.definition.timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), count)
+
+    async def versions(self, caller: Caller, job_id: UUID, limit: int) -> Sequence[dict[str, Any]]:
+        await self.get(caller, job_id)
+        return await self._jobs.list_versions(caller.namespace_id, job_id, limit)
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:
+        if request.namespace is not None and request.namespace != caller.namespace:
+            message = f"this request is in namespace {caller.namespace!r}; choose another by ?namespace="
+            raise InvalidFields([Fault("/namespace", "namespace-mismatch", message)])
+        job_id = self._ids.new_id(now)
+        definition = define_job(request, job_id, now, caller.name, self._kinds)
+        fires, cursor = self._first_moments(definition, now)
+        return NewJob(job_id, caller.namespace_id, definition, now, caller.name, fires, cursor)
+
+    def _first_moments(self, definition: JobDefinition, now: datetime) -> tuple[Sequence[datetime], datetime | None]:
+        first = definition.timing.first_due(now)
+        assert first is not None, "a definition that never fires is refused"
+        if first > now + self._horizon:
+            return (), first
+        planned = plan(definition.timing, first, now, self._horizon, definition.catchup)
+        return planned.fires, planned.next_due
+
+    def _changed(
+        self, old: Job, patch: JobPatch, now: datetime, caller: Caller
+    ) -> tuple[JobDefinition, datetime | None]:
+        definition = define_job(change_request(old.definition, patch), old.job_id, now, caller.name, self._kinds)
+        if not changes_timing(patch):
+            # The description of an interval does not carry its anchor, so an untouched timing is kept as it is.
+            definition = replace(definition, timing=old.definition.timing)
+            return definition, definition.timing.next_after(now)
+        return definition, definition.timing.first_due(now)
+
+    def _check_run_payload(self, definition: JobDefinition, payload: Mapping[str, Any]) -> None:
+        kind = self._kinds.get(definition.kind)
+        faults = [] if kind is None else [fault.under("/payload") for fault in kind.check(payload)]
+        if kind is not None and not faults and kind.needs(payload, definition.name) != definition.needs:
+            faults.append(Fault("/payload/handler", "handler-differs", "a run cannot change the handler of its job"))
+        if has_null(msgspec.json.encode(payload)):
+            faults.append(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
+        if faults:
+            raise InvalidFields(faults)
+
+    async def _set_state(
+        self, caller: Caller, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None
+    ) -> Uuids:
+        return await self._jobs.set_status(caller.namespace_id, job_id, state, cursor, reason, self._clock.now())
+
+    async def _runs_of(self, caller: Caller, job: Job) -> int:
+        return len(await self._runs.list_runs(caller.namespace_id, job, [*RunState], None, 1))
+
+
+def _refuse_final(job: Job, verb: str) -> None:
+    if job.state in (JobState.CANCELLED, JobState.COMPLETED):
+        raise Conflict("job-final", f"the job is {job.state.value} and cannot be {verb}")

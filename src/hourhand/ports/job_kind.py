@@ -1,0 +1,80 @@
+"""What can be run: the need that every job kind fills, and what an attempt hands to it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+from uuid import UUID
+
+from hourhand.model.errors import Fault
+from hourhand.model.outcome import Outcome
+
+
+class SlotClass(StrEnum):
+    """Which of an executor's rooms an attempt takes a place in."""
+
+    INLINE = "inline"
+    """Runs inside the executor's event loop: cheap, thousands at a time."""
+    PROCESS = "process"
+    """Runs as an operating-system process of its own: tens at a time."""
+
+
+class LogSink(Protocol):
+    def __call__(self, stream: str, text: str) -> None:
+        """Takes one line (without its line end) of `stdout`, `stderr` or `log`. Never blocks, never raises."""
+
+
+@dataclass(slots=True)
+class Task:
+    """One attempt, as a kind sees it. Everything that a job may want to know of itself is here."""
+
+    run_id: UUID
+    job_id: UUID
+    namespace: str
+    job_name: str
+    kind: str
+    payload: Mapping[str, Any]
+    attempt: int
+    fence: int
+    scheduled_for: datetime
+    """The time the run stands for. It does not change with retries."""
+    log: LogSink
+    timeout_seconds: float | None = None
+    """For kinds that pass it on. The attempt enforces it: `run` is cancelled when it is over."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the run was cancelled or its executor is leaving, before `run` itself is cancelled."""
+
+
+class JobKind(Protocol):
+    """How jobs of one kind are checked at submission and run on an executor.
+
+    `check` and `needs` run in the API and must be pure and quick; the others run on executors only.
+    """
+
+    name: str
+    slot_class_of: Callable[[str], SlotClass]
+    """The room that runs with the given need take. A need that is not offered counts as INLINE."""
+
+    def check(self, payload: Mapping[str, Any]) -> list[Fault]:
+        """Every fault of a payload, with pointers below the payload ("/argv/0"). Empty when it is right."""
+
+    def needs(self, payload: Mapping[str, Any], job_name: str) -> str:
+        """What an executor must offer to run this: the kind's name, or more ("python:reports.build")."""
+
+    def offers(self) -> Sequence[str]:
+        """The needs this executor can fill."""
+
+    async def open(self) -> None:
+        """Makes ready to run: worker processes, connection pools."""
+
+    async def run(self, task: Task) -> Outcome:
+        """Runs one attempt to its end and says what came out. Must not raise for anything the job does.
+
+        When cancelled it ends everything it started (ask, wait the grace period, kill) and only then raises
+        CancelledError: after that nothing of the attempt is left.
+        """
+
+    async def close(self) -> None:
+        """Ends what `open` began. No run is active any more."""

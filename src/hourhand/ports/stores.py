@@ -1,0 +1,287 @@
+"""The truth, as the rooms need it: one protocol per noun.
+
+Every write that carries a fence, an epoch or an expected value changes nothing when that value has passed; the
+answer says which rows it changed. Methods take many; one is a list of one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from hourhand.model.catchup import CatchUpPolicy, MissedRange
+from hourhand.model.job import Job, JobDefinition
+from hourhand.model.run import Attempt, Claim, LogLine, Run
+from hourhand.model.schedule import Timing
+from hourhand.model.states import JobState, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job ready to be stored, and what its first moments look like."""
+
+    job_id: UUID
+    namespace_id: int
+    definition: JobDefinition
+    created_at: datetime
+    created_by: str
+    fires: Sequence[datetime]
+    """Due times inside the horizon: their runs are inserted in the same transaction."""
+    next_due: datetime | None
+    """Where the cursor stands afterwards; None when nothing further falls due."""
+
+
+class JobStore(Protocol):
+    async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
+        """Stores all or none; returns after the commit."""
+
+    async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None: ...
+
+    async def list_jobs(
+        self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
+    ) -> list[Job]:
+        """Newest first, jobs with an id below `before`."""
+
+    async def change_job(
+        self,
+        namespace_id: int,
+        job_id: UUID,
+        definition: JobDefinition,
+        expected_version: int,
+        cursor: datetime | None,
+        now: datetime,
+        changed_by: str,
+    ) -> list[UUID] | None:
+        """Replaces the definition, keeps the old one as a version, withdraws unstarted future runs and sets the cursor,
+        in one transaction. The answer names runs that an executor already holds; None when the version was not the
+        expected one."""
+
+    async def set_status(
+        self, namespace_id: int, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None, now: datetime
+    ) -> list[UUID]:
+        """Pauses, resumes or cancels: withdraws unstarted future runs (cancel: all waiting ones end as cancelled,
+        running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds."""
+
+    async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
+        """Every version, the current one first: number, definition, when and by whom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    job_id: UUID
+    next_fire: datetime
+    version: int
+    timing: Timing
+    catchup: CatchUpPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A cursor's step: the runs it makes, what it missed, where it goes."""
+
+    job_id: UUID
+    expected: datetime
+    version: int
+    fires: Sequence[datetime]
+    missed: Sequence[MissedRange]
+    next_fire: datetime | None
+
+
+class TimetableStore(Protocol):
+    async def fire_once(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[datetime]:
+        """Turns due cursors of jobs that run once into live runs. The answer has one ready time per run made."""
+
+    async def due_cursors(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[Cursor]:
+        """Recurring jobs of own shards that fall due up to `until`, earliest first."""
+
+    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move]) -> list[datetime]:
+        """Moves cursors that still stand where they are expected to. One ready time per run made."""
+
+    async def next_cursor(self) -> datetime | None:
+        """When the next job of any shard falls due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The oldest queued run of a lane and priority."""
+
+    lane_id: int
+    priority: int
+    ready_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a run, as its attempt reports it."""
+
+    run_id: UUID
+    fence: int
+    state: RunState
+    started_at: datetime | None
+    ended_at: datetime
+    reason: str | None = None
+    error: str | None = None
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """An attempt that did not finish its run: the run is ready again at `ready_at`."""
+
+    run_id: UUID
+    fence: int
+    state: RunState
+    """What the attempt itself came to: failed, timed_out or lost."""
+    started_at: datetime | None
+    ended_at: datetime
+    ready_at: datetime
+    reason: str | None
+    error: str | None
+    failed: bool
+    """Counts against the retries."""
+    lost: bool
+    """Counts against the losses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A run in the hands of an executor that is gone."""
+
+    run_id: UUID
+    fence: int
+    failures: int
+    losses: int
+    state: RunState
+    started_at: datetime | None
+
+
+class LiveRunStore(Protocol):
+    async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
+        """The oldest queued run, due or not, of every lane and priority that has one."""
+
+    async def claim_runs(self, executor_id: int, heads: Sequence[Head], until: datetime, limit: int) -> list[Claim]:
+        """Claims at most `limit` runs that are ready by `until`, taking the heads in their order. Every claim carries a
+        new fence, larger than any before."""
+
+    async def start_runs(self, starts: Sequence[tuple[UUID, int, datetime]]) -> None:
+        """Marks (run, fence, started_at) as running."""
+
+    async def finish_runs(self, finishes: Sequence[Finish]) -> set[UUID]:
+        """Moves runs into history; answers those it moved. The others were late: their fence had passed."""
+
+    async def requeue_runs(self, requeues: Sequence[Requeue]) -> set[UUID]:
+        """Brings runs back to the queue; answers those it brought back. The others were late, or are being cancelled."""
+
+    async def cancelling_runs(self, executor_id: int) -> list[tuple[UUID, int]]:
+        """Runs (with fences) the executor holds and must end."""
+
+    async def held_by_dead(self, executor_ids: Sequence[int], limit: int) -> list[Held]: ...
+
+
+class RunStore(Protocol):
+    async def get_run(self, namespace_id: int, run_id: UUID) -> Run | None: ...
+
+    async def list_runs(
+        self, namespace_id: int, job: Job | None, states: Sequence[RunState], before: UUID | None, limit: int
+    ) -> list[Run]:
+        """Newest first, live and finished ones as one list."""
+
+    async def list_attempts(self, run_id: UUID) -> list[Attempt]: ...
+
+    async def insert_manual_run(
+        self, run_id: UUID, job: Job, namespace_id: int, requested_by: str, note: str | None, payload: Any, now: datetime
+    ) -> None: ...
+
+    async def cancel_runs(self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime) -> dict[UUID, bool]:
+        """For each run that could be cancelled: True when it ended at once, False when its executor was asked to stop."""
+
+    async def count_runs(self, namespace_id: int, since: datetime) -> tuple[dict[RunState, int], dict[RunState, int]]:
+        """Live runs by state, and finished ones of due times since then by state."""
+
+
+class LogStore(Protocol):
+    async def append_logs(self, chunks: Sequence["LogChunk"]) -> None: ...
+
+    async def read_logs(self, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> list[LogLine]: ...
+
+
+@dataclass(slots=True)
+class LogChunk:
+    """Consecutive lines of one attempt."""
+
+    run_id: UUID
+    attempt: int
+    first_line: int
+    at: list[datetime] = field(default_factory=list)
+    stream: list[int] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    node_id: int
+    role: str
+    name: str
+    started_at: datetime
+    lease_until: datetime
+    facts: Mapping[str, Any]
+    now: datetime
+
+
+class NodeStore(Protocol):
+    async def register_node(self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any]) -> int: ...
+
+    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> datetime | None:
+        """Renews the lease; the database's time, or None when the node was found dead meanwhile."""
+
+    async def end_node(self, node_id: int) -> None: ...
+
+    async def present_nodes(self, role: str | None) -> list[NodeRow]: ...
+
+    async def bury_expired(self) -> list[int]:
+        """Ends nodes whose lease has run out; their numbers."""
+
+    async def unreturned_executors(self) -> list[int]:
+        """Executors that ended while runs still carry their number."""
+
+    async def take_lease(self, name: str, node_id: int, lease_seconds: float) -> int | None:
+        """Takes or renews; the epoch, or None when another holds it."""
+
+    async def drop_lease(self, name: str, node_id: int) -> None: ...
+
+    async def leader(self) -> str | None: ...
+
+    async def assign_shards(self, node_id: int, leader_epoch: int, owners: Mapping[int, int]) -> int:
+        """Writes the owners that changed; how many. Nothing when the leader's lease has passed."""
+
+    async def owned_shards(self, node_id: int) -> tuple[int, int]:
+        """How many shards the node owns, and the newest epoch of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    token_id: UUID
+    name: str
+    purpose: str
+    namespace_id: int | None
+    namespace: str | None
+
+
+class TokenStore(Protocol):
+    async def insert_token(
+        self, token_id: UUID, name: str, digest: bytes, purpose: str, lifetime_seconds: float | None
+    ) -> None: ...
+
+    async def find_token(self, digest: bytes) -> TokenRow | None: ...
+
+    async def use_login_code(self, digest: bytes) -> bool: ...
+
+    async def revoke_token(self, token_id: UUID) -> bool: ...
+
+
+class NameStore(Protocol):
+    async def find_namespace(self, name: str) -> int | None: ...
+
+    async def lanes(self) -> dict[int, tuple[str, str]]:
+        """Every lane: its number, queue and need."""

@@ -1,0 +1,1 @@
+"""The road from scheduler to executor, and the wake-ups along it."""

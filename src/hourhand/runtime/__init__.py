@@ -1,0 +1,1 @@
+"""asyncio plumbing that knows no job: loops, the clock, identifiers, stopping."""

@@ -1,0 +1,56 @@
+"""The database's clock, as a node sees it. It is the only clock that decides anything.
+
+Every answer that carries the database's time is a sample: the time lay somewhere between sending and receiving, so the
+middle is off by at most half the round trip. The best sample of the recent past counts, on a monotonic base: a
+step of the node's own clock changes nothing.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SAMPLES_MAX = 16
+DRIFT_PER_SECOND = 50e-6
+"""How fast two healthy clocks may part; what an old sample is worth sinks by it."""
+
+
+class DatabaseClock:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._samples: deque[tuple[float, float, float]] = deque(maxlen=_SAMPLES_MAX)
+        # Until the first sample the node's own clock has to do; nothing is decided before that.
+        self._offset = time.time() - monotonic()
+        self._error = 1.0
+
+    def observe(self, database_now: datetime, sent: float, received: float) -> None:
+        """Takes a sample: the database's time in an answer, and the monotonic times round it."""
+        middle = (sent + received) / 2
+        self._samples.append((received, (database_now - _EPOCH).total_seconds() - middle, (received - sent) / 2))
+        self._choose(received)
+
+    def now(self) -> datetime:
+        return _EPOCH + timedelta(seconds=self._monotonic() + self._offset)
+
+    def seconds_until(self, instant: datetime) -> float:
+        """Negative when it has passed."""
+        return (instant - _EPOCH).total_seconds() - self._offset - self._monotonic()
+
+    @property
+    def error_seconds(self) -> float:
+        """By how much `now` may be off."""
+        return self._error
+
+    def _choose(self, now: float) -> None:
+        newest_offset = self._samples[-1][1]
+        newest_error = self._samples[-1][2]
+        best = self._samples[-1]
+        for sample in self._samples:
+            worth = sample[2] + (now - sample[0]) * DRIFT_PER_SECOND
+            # A sample that cannot be true beside the newest one is from before the database's clock was set.
+            agrees = abs(sample[1] - newest_offset) <= worth + newest_error
+            if agrees and worth < best[2] + (now - best[0]) * DRIFT_PER_SECOND:
+                best = sample
+        self._offset = best[1]
+        self._error = best[2] + (now - best[0]) * DRIFT_PER_SECOND

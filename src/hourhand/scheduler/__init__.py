@@ -1,0 +1,1 @@
+"""Decides when, never runs a job: membership, leadership, planning, reaping, pruning."""

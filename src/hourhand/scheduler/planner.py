@@ -1,0 +1,86 @@
+"""Moves cursors and creates live runs ahead of their time, in batches, for the shards this scheduler owns.
+
+Whether it still owns them is decided inside each statement. A planner that comes late continues from the stored
+cursor, never from now; what was missed meanwhile is planned by the job's own catch-up policy.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from hourhand.model.catchup import plan
+from hourhand.model.local_time import ZoneFault
+from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.ports.stores import Cursor, Move, NodeStore, TimetableStore
+from hourhand.runtime.clock import DatabaseClock
+from hourhand.scheduler.settings import SchedulerSettings
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+SOON = timedelta(seconds=1)
+"""Executors look at least this often; runs that are ready sooner than that are announced."""
+
+UNPLANNABLE_REST = timedelta(minutes=10)
+
+
+class Planner:
+    def __init__(
+        self,
+        timetable: TimetableStore,
+        nodes: NodeStore,
+        node_id: Callable[[], int],
+        clock: DatabaseClock,
+        bus: EventBus,
+        settings: SchedulerSettings,
+    ) -> None:
+        self._timetable = timetable
+        self._nodes = nodes
+        self._node_id = node_id
+        self._clock = clock
+        self._bus = bus
+        self._settings = settings
+        self._horizon = timedelta(seconds=settings.horizon_seconds)
+        self._shards_owned = 0
+        self._epoch = 0
+
+    async def learn_shards(self) -> float | None:
+        """Sees which shards are owned now. The epoch seen here goes with every write until the next look."""
+        self._shards_owned, self._epoch = await self._nodes.owned_shards(self._node_id())
+        return None
+
+    async def run_once(self) -> float | None:
+        """Plans everything up to the horizon; says how long it may sleep."""
+        if not self._shards_owned:
+            return None
+        while await self._plan_batch():
+            pass
+        upcoming = await self._timetable.next_cursor()
+        if upcoming is None:
+            return None
+        pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds
+        return min(max(pause, self._settings.tick_seconds_min), self._settings.tick_seconds)
+
+    async def _plan_batch(self) -> bool:
+        """One batch of each sort. True when there may be more."""
+        now = self._clock.now()
+        until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
+        once = await self._timetable.fire_once(node_id, self._epoch, until, limit)
+        cursors = await self._timetable.due_cursors(node_id, self._epoch, until, limit)
+        recurring: list[datetime] = []
+        if cursors:
+            moves = [self._move(cursor, now) for cursor in cursors]
+            recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves)
+        self._announce(once, recurring, now)
+        return len(once) >= limit or len(cursors) >= limit
+
+    def _move(self, cursor: Cursor, now: datetime) -> Move:
+        try:
+            planned = plan(cursor.timing, cursor.next_fire, now, self._horizon, cursor.catchup)
+        except ZoneFault as fault:
+            # A zone that this machine's tz data no longer has must not hold up everybody else's jobs. Looked at again later.
+            emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=str(fault))
+            return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), now + UNPLANNABLE_REST)
+        return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
+
+    def _announce(self, once: Sequence[datetime], recurring: Sequence[datetime], now: datetime) -> None:
+        if any(ready <= now + SOON for ready in (*once[:1], *recurring)):
+            self._bus.publish(Topic.READY)

@@ -1,0 +1,61 @@
+"""Returns runs to the queue when the executor that held them is gone.
+
+The database decides that a lease is over; this module decides what follows. It never stops the executor that held it:
+that executor's late write is refused by its fence number.
+"""
+
+from hourhand.model.outcome import Cancelled, Lost
+from hourhand.model.retry import DEFAULT_RETRY
+from hourhand.model.settle import Standing, settle
+from hourhand.model.states import RunState
+from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.ports.stores import Finish, Held, LiveRunStore, NodeStore, Requeue
+from hourhand.runtime.clock import DatabaseClock
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+BATCH_MAX = 500
+
+
+class Reaper:
+    def __init__(self, live_runs: LiveRunStore, nodes: NodeStore, clock: DatabaseClock, bus: EventBus) -> None:
+        self._live_runs = live_runs
+        self._nodes = nodes
+        self._clock = clock
+        self._bus = bus
+
+    async def run_once(self) -> int:
+        """Returns the runs of executors that have ended; says how many."""
+        executors = await self._nodes.unreturned_executors()
+        if not executors:
+            return 0
+        returned = 0
+        while held := await self._live_runs.held_by_dead(executors, BATCH_MAX):
+            settled = await self._settle(held)
+            returned += settled
+            if not settled:
+                break
+        if returned:
+            emit(Event.RUNS_RETURNED, runs=returned, executors=executors)
+            self._bus.publish(Topic.READY)
+        return returned
+
+    async def _settle(self, held: list[Held]) -> int:
+        now = self._clock.now()
+        finishes: list[Finish] = []
+        requeues: list[Requeue] = []
+        for run in held:
+            outcome = Cancelled() if run.state is RunState.CANCELLING else Lost()
+            step = settle(Standing(run.failures, run.losses, DEFAULT_RETRY), outcome, now, 0.0)
+            reason = step.reason and step.reason.value
+            if step.ready_at is None:
+                finishes.append(Finish(run.run_id, run.fence, step.state, run.started_at, now, reason, step.error))
+            else:
+                requeues.append(
+                    Requeue(
+                        run.run_id, run.fence, RunState.LOST, run.started_at, now, step.ready_at, reason, step.error,
+                        failed=False, lost=True,
+                    )  # fmt: skip
+                )
+        done = len(await self._live_runs.finish_runs(finishes)) if finishes else 0
+        return done + (len(await self._live_runs.requeue_runs(requeues)) if requeues else 0)

@@ -1,0 +1,1 @@
+"""The truth in PostgreSQL: one module per noun, its statements in sql/<noun>.sql."""

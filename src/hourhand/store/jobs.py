@@ -1,0 +1,349 @@
+"""Jobs: storing, reading and changing definitions, with the cursor and the unstarted runs that hang on them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from hourhand.database.connections import Connection, Database, Record
+from hourhand.database.queries import load_queries
+from hourhand.model.catchup import CatchUp, CatchUpPolicy
+from hourhand.model.ids import scheduled_run_id, shard_of
+from hourhand.model.job import Job, JobDefinition
+from hourhand.model.retry import retry_from_json, retry_to_json
+from hourhand.model.schedule import At, Now, Timing, timing_from_json, timing_to_json
+from hourhand.model.states import EXECUTING_STATES, Cause, JobState, Reason, RunState
+from hourhand.ports.stores import NewJob
+from hourhand.store.jsons import from_json, to_json, to_json_or_null
+from hourhand.store.names import Names
+
+_STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
+_DEFAULT_CATCHUP: Final = CatchUpPolicy()
+
+_JOB_COLUMNS: Final = [
+    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries", "retry",
+    "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at", "created_by",
+    "updated_at",
+]  # fmt: skip
+_RUN_COLUMNS: Final = [
+    "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
+]  # fmt: skip
+_CURSOR_COLUMNS: Final = [
+    "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
+]  # fmt: skip
+
+
+class Jobs:
+    def __init__(self, database: Database, names: Names) -> None:
+        self._database = database
+        self._names = names
+        self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
+        self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
+
+    async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
+        """Stores all or none; returns after the commit."""
+        lanes = await self._names.lane_ids((new.definition.queue, new.definition.needs) for new in jobs)
+        job_rows, run_rows, cursor_rows = [], [], []
+        for new in jobs:
+            lane_id = lanes[new.definition.queue, new.definition.needs]
+            due_at = once_at(new.definition.timing)
+            job_rows.append(_job_row(new, lane_id, due_at))
+            cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
+            run_rows += [_run_row(new, lane_id, due, cause) for due in new.fires]
+            if new.next_due is not None:
+                cursor_rows.append(_cursor_row(new, lane_id, due_at is None))
+        async with self._database.transaction() as db:
+            await self._copy(db, "jobs", _JOB_COLUMNS, job_rows)
+            if run_rows:
+                await self._copy(db, "live_runs", _RUN_COLUMNS, run_rows)
+            if cursor_rows:
+                await self._copy(db, "timetable", _CURSOR_COLUMNS, cursor_rows)
+
+    async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
+        row = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
+        return None if row is None else await self._job(row)
+
+    async def list_jobs(
+        self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
+    ) -> list[Job]:
+        labels = filters.get("labels")
+        rows = await self._database.fetch(
+            self._queries["list_jobs"],
+            namespace_id=namespace_id,
+            before=before,
+            name=filters.get("name"),
+            kind=filters.get("kind"),
+            queue=filters.get("queue"),
+            owner=filters.get("owner"),
+            labels=to_json(labels) if labels else None,
+            priority=filters.get("priorities"),
+            recurring=filters.get("recurring"),
+            state=filters.get("state"),
+            limit=limit,
+            skip=skip,
+        )
+        return [await self._job(row) for row in rows]
+
+    async def change_job(
+        self,
+        namespace_id: int,
+        job_id: UUID,
+        definition: JobDefinition,
+        expected_version: int,
+        cursor: datetime | None,
+        now: datetime,
+        changed_by: str,
+    ) -> list[UUID] | None:
+        lanes = await self._names.lane_ids([(definition.queue, definition.needs)])
+        lane_id = lanes[definition.queue, definition.needs]
+        async with self._database.transaction() as db:
+            old = await self._locked(db, namespace_id, job_id)
+            if old is None or old["version"] != expected_version:
+                return None
+            await self._keep_version(db, old)
+            await self._fetch(
+                db,
+                "update_job",
+                namespace_id=namespace_id,
+                job_id=job_id,
+                now=now,
+                version=expected_version + 1,
+                changed_by=changed_by,
+                **_definition_columns(definition, lane_id),
+            )
+            await self._withdraw(db, old, now)
+            await self._fetch(
+                db,
+                "refresh_lane_of_runs",
+                job_id=job_id,
+                once_run_id=_once_run_id(old),
+                lane_id=lane_id,
+                priority=definition.priority,
+                version=expected_version + 1,
+            )
+            active = old["status"] == _STATUS[JobState.SCHEDULED]
+            await self._set_cursor(
+                db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor if active else None
+            )
+            return await self._held_runs(db, old)
+
+    async def set_status(
+        self, namespace_id: int, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None, now: datetime
+    ) -> list[UUID]:
+        async with self._database.transaction() as db:
+            old = await self._locked(db, namespace_id, job_id)
+            assert old is not None, "operations have read the job before"
+            await self._fetch(
+                db,
+                "set_job_status",
+                namespace_id=namespace_id,
+                job_id=job_id,
+                status=_STATUS[state],
+                pause_reason=reason if state is JobState.PAUSED else None,
+                now=now,
+            )
+            await self._withdraw(db, old, now)
+            definition = _definition(old)
+            await self._set_cursor(db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor)
+            if state is JobState.CANCELLED:
+                await self._cancel_runs(db, old, now)
+            return await self._held_runs(db, old)
+
+    async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
+        current = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
+        rows = await self._database.fetch(self._queries["list_versions"], job_id=job_id, limit=limit - 1)
+        newest = [] if current is None else [_version(current)]
+        return newest + [{**dict(row), "definition": from_json(row["definition"])} for row in rows]
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(db, self._queries[query], **values)
+
+    async def _copy(self, db: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        await db.copy_records_to_table(table, schema_name=self._database.schema, columns=columns, records=rows)
+
+    async def _locked(self, db: Connection, namespace_id: int, job_id: UUID) -> Record | None:
+        rows = await self._fetch(db, "lock_job", namespace_id=namespace_id, job_id=job_id)
+        return rows[0] if rows else None
+
+    async def _keep_version(self, db: Connection, old: Record) -> None:
+        version = _version(old)
+        await self._fetch(db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])})
+
+    async def _withdraw(self, db: Connection, old: Record, now: datetime) -> None:
+        await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now)
+
+    async def _held_runs(self, db: Connection, old: Record) -> list[UUID]:
+        rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
+        return [row["run_id"] for row in rows if RunState(row["state"]) in EXECUTING_STATES]
+
+    async def _cancel_runs(self, db: Connection, old: Record, now: datetime) -> None:
+        rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
+        run_ids = [row["run_id"] for row in rows]
+        for name, more in (("cancel_waiting", {"now": now, "reason": Reason.JOB_CANCELLED.value}), ("request_cancel", {})):
+            query = self._run_queries[name]
+            await self._database.fetch_on(db, query, run_ids=run_ids, namespace_id=old["namespace_id"], **more)
+
+    async def _set_cursor(
+        self,
+        db: Connection,
+        job_id: UUID,
+        namespace_id: int,
+        lane_id: int,
+        version: int,
+        definition: JobDefinition,
+        cursor: datetime | None,
+    ) -> None:
+        if cursor is None:
+            await self._fetch(db, "drop_cursor", job_id=job_id)
+            return
+        await self._fetch(
+            db,
+            "put_cursor",
+            job_id=job_id,
+            next_fire=cursor,
+            namespace_id=namespace_id,
+            lane_id=lane_id,
+            version=version,
+            shard=shard_of(job_id),
+            priority=definition.priority,
+            recurring=once_at(definition.timing) is None,
+        )
+
+    async def _job(self, row: Record) -> Job:
+        state = {1: JobState.PAUSED, 2: JobState.CANCELLED}.get(row["status"])
+        if state is None:
+            state = JobState.SCHEDULED if row["alive"] else JobState.COMPLETED
+        upcoming = [due for due in (row["next_live"], row["next_fire"]) if due is not None]
+        if not upcoming and row["due_at"] is not None and state is JobState.SCHEDULED:
+            upcoming = [row["due_at"]]  # its single run is live already
+        return Job(
+            job_id=row["job_id"],
+            namespace=await self._names.namespace_name(row["namespace_id"]),
+            definition=_definition(row),
+            version=row["version"],
+            state=state,
+            next_due=min(upcoming, default=None),
+            created_at=row["created_at"],
+            created_by=row["created_by"],
+            updated_at=row["updated_at"],
+            pause_reason=row["pause_reason"],
+        )
+
+
+def once_at(timing: Timing) -> datetime | None:
+    """The due time of a plain one-off, which is stored as one column; None when the whole timing must be kept."""
+    if len(timing.schedules) != 1 or timing.zone != "UTC" or timing.start_at or timing.end_at:
+        return None
+    match timing.schedules[0]:
+        case Now(instant) | At(instant, None):
+            return instant
+        case _:
+            return None
+
+
+def catchup_to_json(policy: CatchUpPolicy) -> str | None:
+    if policy == _DEFAULT_CATCHUP:
+        return None
+    return to_json({"mode": policy.mode.value, "window": policy.window.total_seconds(), "runs_max": policy.runs_max})
+
+
+def catchup_from_json(stored: str | None) -> CatchUpPolicy:
+    if stored is None:
+        return _DEFAULT_CATCHUP
+    value = from_json(stored)
+    return CatchUpPolicy(CatchUp(value["mode"]), timedelta(seconds=value["window"]), value["runs_max"])
+
+
+def _once_run_id(row: Record) -> UUID | None:
+    return None if row["due_at"] is None else scheduled_run_id(row["due_at"], row["job_id"])
+
+
+def _version(row: Record) -> dict[str, Any]:
+    """A job's row as an entry of its history."""
+    kept = {key: row[key] for key in ("name", "kind", "queue", "priority", "max_retries", "timeout_seconds", "owner")}
+    kept |= {key: from_json(row[key]) for key in ("payload", "timing", "retry", "catchup", "labels")}
+    kept |= {"description": row["description"], "due_at": row["due_at"] and row["due_at"].isoformat()}
+    author = row["updated_by"] or row["created_by"]
+    return {"version": row["version"], "definition": kept, "changed_at": row["updated_at"], "changed_by": author}
+
+
+def _definition(row: Record) -> JobDefinition:
+    if row["timing"] is not None:
+        timing = timing_from_json(from_json(row["timing"]))
+    else:
+        schedule = Now(row["due_at"]) if row["due_at"] == row["created_at"] else At(row["due_at"])
+        timing = Timing((schedule,))
+    return JobDefinition(
+        name=row["name"],
+        kind=row["kind"],
+        payload=from_json(row["payload"]),
+        timing=timing,
+        needs=row["needs"],
+        queue=row["queue"],
+        priority=row["priority"],
+        retry=retry_from_json(row["max_retries"], from_json(row["retry"])),
+        catchup=catchup_from_json(row["catchup"]),
+        timeout_seconds=row["timeout_seconds"],
+        labels=from_json(row["labels"]) or {},
+        description=row["description"] or "",
+        owner=row["owner"],
+    )
+
+
+def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any]:
+    due_at = once_at(definition.timing)
+    return {
+        "lane_id": lane_id,
+        "name": definition.name,
+        "kind": definition.kind,
+        "payload": to_json(definition.payload),
+        "due_at": due_at,
+        "timing": to_json(timing_to_json(definition.timing)) if due_at is None else None,
+        "priority": definition.priority,
+        "max_retries": definition.retry.max_retries,
+        "retry": to_json_or_null(retry_to_json(definition.retry)),
+        "catchup": catchup_to_json(definition.catchup),
+        "timeout_seconds": definition.timeout_seconds,
+        "labels": to_json_or_null(definition.labels),
+        "description": definition.description or None,
+        "owner": definition.owner,
+    }
+
+
+def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:
+    definition = new.definition
+    return (
+        new.job_id,
+        new.namespace_id,
+        lane_id,
+        definition.name,
+        definition.kind,
+        to_json(definition.payload),
+        due_at,
+        to_json(timing_to_json(definition.timing)) if due_at is None else None,
+        definition.priority,
+        definition.retry.max_retries,
+        to_json_or_null(retry_to_json(definition.retry)),
+        catchup_to_json(definition.catchup),
+        definition.timeout_seconds,
+        to_json_or_null(definition.labels),
+        definition.description or None,
+        definition.owner,
+        0,
+        1,
+        new.created_at,
+        new.created_by,
+        new.created_at,
+    )
+
+
+def _run_row(new: NewJob, lane_id: int, due: datetime, cause: Cause) -> tuple[Any, ...]:
+    run_id = scheduled_run_id(due, new.job_id)
+    return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, int(cause))
+
+
+def _cursor_row(new: NewJob, lane_id: int, recurring: bool) -> tuple[Any, ...]:
+    shard = shard_of(new.job_id)
+    return (new.job_id, new.next_due, new.namespace_id, lane_id, 1, shard, new.definition.priority, recurring)

@@ -1,0 +1,86 @@
+"""Nodes, the leader's lease and the owners of shards, all by the database's clock."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from hourhand.database.connections import Database
+from hourhand.database.queries import load_queries
+from hourhand.ports.stores import NodeRow
+from hourhand.store.jsons import from_json, to_json
+
+
+class Nodes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("hourhand.store.sql", "nodes.sql", database.schema)
+
+    async def register_node(self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any]) -> int:
+        row = await self._database.fetch_one(
+            self._queries["register_node"], role=role, name=name, lease_seconds=lease_seconds, facts=to_json(facts)
+        )
+        assert row is not None
+        return int(row["node_id"])
+
+    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> datetime | None:
+        row = await self._database.fetch_one(
+            self._queries["renew_node"], node_id=node_id, lease_seconds=lease_seconds, facts=to_json(facts)
+        )
+        return None if row is None else row["now"]
+
+    async def end_node(self, node_id: int) -> None:
+        await self._database.fetch(self._queries["end_node"], node_id=node_id)
+
+    async def present_nodes(self, role: str | None) -> list[NodeRow]:
+        rows = await self._database.fetch(self._queries["present_nodes"], role=role)
+        return [
+            NodeRow(
+                row["node_id"],
+                row["role"],
+                row["name"],
+                row["started_at"],
+                row["lease_until"],
+                from_json(row["facts"]),
+                row["now"],
+            )
+            for row in rows
+        ]
+
+    async def bury_expired(self) -> list[int]:
+        rows = await self._database.fetch(self._queries["expired_nodes"])
+        if not rows:
+            return []
+        buried = await self._database.fetch(self._queries["bury_nodes"], node_ids=[row["node_id"] for row in rows])
+        return [row["node_id"] for row in buried]
+
+    async def unreturned_executors(self) -> list[int]:
+        rows = await self._database.fetch(self._queries["unreturned_executors"])
+        return [row["executor_id"] for row in rows]
+
+    async def take_lease(self, name: str, node_id: int, lease_seconds: float) -> int | None:
+        row = await self._database.fetch_one(
+            self._queries["take_lease"], name=name, node_id=node_id, lease_seconds=lease_seconds
+        )
+        return None if row is None else row["epoch"]
+
+    async def drop_lease(self, name: str, node_id: int) -> None:
+        await self._database.fetch(self._queries["drop_lease"], name=name, node_id=node_id)
+
+    async def leader(self) -> str | None:
+        row = await self._database.fetch_one(self._queries["get_lease"], name="leader")
+        return row["node_name"] if row is not None and row["held"] else None
+
+    async def assign_shards(self, node_id: int, leader_epoch: int, owners: Mapping[int, int]) -> int:
+        rows = await self._database.fetch(
+            self._queries["assign_shards"],
+            node_id=node_id,
+            leader_epoch=leader_epoch,
+            shards=list(owners.keys()),
+            owners=list(owners.values()),
+        )
+        return len(rows)
+
+    async def owned_shards(self, node_id: int) -> tuple[int, int]:
+        row = await self._database.fetch_one(self._queries["owned_shards"], node_id=node_id)
+        assert row is not None
+        return row["owned"], row["epoch"]

@@ -1,0 +1,97 @@
+-- name: get_job
+SELECT j.*, l.queue, l.needs, t.next_fire,
+       t.job_id IS NOT NULL
+       OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.job_id = j.job_id AND r.cause <> 0)
+       OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) AS alive,
+       (SELECT min(r.scheduled_for) FROM hourhand.live_runs r
+         WHERE r.job_id = j.job_id AND r.cause = 1 AND r.state = 0) AS next_live
+  FROM hourhand.jobs j
+  JOIN hourhand.lanes l USING (lane_id)
+  LEFT JOIN hourhand.timetable t USING (job_id)
+ WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id;
+
+-- name: lock_job
+-- The row is locked first, so that two changes of one job follow each other.
+SELECT j.*, l.queue, l.needs, t.next_fire
+  FROM hourhand.jobs j
+  JOIN hourhand.lanes l USING (lane_id)
+  LEFT JOIN hourhand.timetable t USING (job_id)
+ WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id
+   FOR UPDATE OF j;
+
+-- name: list_jobs
+-- Newest first, one page behind the cursor. The state is derived, so the filter on it is applied to what is read.
+SELECT * FROM (
+    SELECT j.*, l.queue, l.needs, t.next_fire,
+           t.job_id IS NOT NULL
+           OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.job_id = j.job_id AND r.cause <> 0)
+           OR EXISTS (SELECT FROM hourhand.live_runs r
+                       WHERE r.run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) AS alive,
+           NULL::timestamptz AS next_live
+      FROM hourhand.jobs j
+      JOIN hourhand.lanes l USING (lane_id)
+      LEFT JOIN hourhand.timetable t USING (job_id)
+     WHERE j.namespace_id = @namespace_id
+       AND (@before::uuid IS NULL OR j.job_id < @before)
+       AND (@name::text IS NULL OR j.name = @name)
+       AND (@kind::text IS NULL OR j.kind = @kind)
+       AND (@queue::text IS NULL OR l.queue = @queue)
+       AND (@owner::text IS NULL OR j.owner = @owner)
+       AND (@labels::jsonb IS NULL OR j.labels @> @labels)
+       AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
+       AND (@recurring::boolean IS NULL OR (j.timing IS NOT NULL) = @recurring)
+) x
+ WHERE @state::text IS NULL
+    OR CASE x.status WHEN 2 THEN 'cancelled' WHEN 1 THEN 'paused'
+       ELSE CASE WHEN x.alive THEN 'scheduled' ELSE 'completed' END END = @state
+ ORDER BY x.job_id DESC
+ LIMIT @limit OFFSET @skip;
+
+-- name: update_job
+UPDATE hourhand.jobs
+   SET lane_id = @lane_id, name = @name, kind = @kind, payload = @payload, due_at = @due_at, timing = @timing,
+       priority = @priority, max_retries = @max_retries, retry = @retry, catchup = @catchup,
+       timeout_seconds = @timeout_seconds, labels = @labels, description = @description, owner = @owner,
+       version = @version, updated_at = @now, updated_by = @changed_by
+ WHERE namespace_id = @namespace_id AND job_id = @job_id;
+
+-- name: set_job_status
+UPDATE hourhand.jobs
+   SET status = @status, pause_reason = @pause_reason, updated_at = @now
+ WHERE namespace_id = @namespace_id AND job_id = @job_id;
+
+-- name: keep_version
+INSERT INTO hourhand.job_versions (job_id, version, definition, changed_at, changed_by)
+VALUES (@job_id, @version, @definition, @changed_at, @changed_by);
+
+-- name: put_cursor
+INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
+VALUES (@job_id, @next_fire, @namespace_id, @lane_id, @version, @shard, @priority, @recurring)
+ON CONFLICT (job_id) DO UPDATE
+   SET next_fire = excluded.next_fire, lane_id = excluded.lane_id, version = excluded.version,
+       priority = excluded.priority, recurring = excluded.recurring;
+
+-- name: drop_cursor
+DELETE FROM hourhand.timetable WHERE job_id = @job_id;
+
+-- name: withdraw_runs
+-- Takes back the scheduled runs of a job that are not due yet and nobody has claimed: nothing final is written for a
+-- due time that has not passed. A run that is claimed meanwhile is not in the answer.
+DELETE FROM hourhand.live_runs
+ WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause = 1))
+   AND state IN (0, 1) AND attempt = 0 AND scheduled_for > @now
+RETURNING run_id, scheduled_for;
+
+-- name: refresh_lane_of_runs
+-- Runs of a changed job that are due but not claimed go where the new definition belongs.
+UPDATE hourhand.live_runs SET lane_id = @lane_id, priority = @priority, version = @version
+ WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)) AND state IN (0, 1);
+
+-- name: job_live_runs
+SELECT run_id, state, scheduled_for FROM hourhand.live_runs
+ WHERE run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)
+ ORDER BY run_id;
+
+-- name: list_versions
+SELECT version, definition, changed_at, changed_by FROM hourhand.job_versions
+ WHERE job_id = @job_id ORDER BY version DESC LIMIT @limit;

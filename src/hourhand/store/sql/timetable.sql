@@ -1,0 +1,74 @@
+-- name: fire_once
+-- Turns the cursors of jobs that run once into live runs, up to the horizon. Owner and epoch are part of the
+-- statement: whoever lost a shard moves none of its cursors. The deleted row is the proof that nobody else fired it.
+WITH due AS (
+    SELECT t.job_id
+      FROM hourhand.timetable t
+     WHERE NOT t.recurring AND t.next_fire <= @until
+       AND EXISTS (SELECT FROM hourhand.shards s
+                    WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
+     ORDER BY t.next_fire
+     LIMIT @limit
+       FOR UPDATE SKIP LOCKED
+), fired AS (
+    DELETE FROM hourhand.timetable t USING due WHERE t.job_id = due.job_id
+    RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority
+)
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
+                                cause)
+SELECT hourhand.scheduled_run_id(next_fire, job_id), job_id, next_fire, next_fire, namespace_id, lane_id, version, 0,
+       priority, 0
+  FROM fired
+ON CONFLICT DO NOTHING
+RETURNING ready_at;
+
+-- name: due_cursors
+-- The recurring jobs of own shards that fall due up to the horizon, with what is needed to compute their next time.
+SELECT t.job_id, t.next_fire, t.version, j.timing, j.catchup
+  FROM hourhand.timetable t
+  JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
+ WHERE t.recurring AND t.next_fire <= @until
+   AND EXISTS (SELECT FROM hourhand.shards s
+                WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
+ ORDER BY t.next_fire
+ LIMIT @limit;
+
+-- name: advance_cursors
+-- Moves cursors from the expected due time and version to the next one, and inserts the runs in between. A cursor that
+-- was changed meanwhile, or whose shard was lost, does not move, and then its runs are not inserted either.
+WITH moves AS (
+    SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
+                  AS m(job_id, expected, version, next_fire)
+), held AS (
+    SELECT t.job_id, m.next_fire AS following, t.namespace_id, t.lane_id, t.version, t.priority
+      FROM moves m
+      JOIN hourhand.timetable t ON t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
+     WHERE EXISTS (SELECT FROM hourhand.shards s
+                    WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
+     ORDER BY t.job_id
+       FOR UPDATE OF t
+), moved AS (
+    UPDATE hourhand.timetable t SET next_fire = held.following
+      FROM held WHERE t.job_id = held.job_id AND held.following IS NOT NULL
+), ended AS (
+    DELETE FROM hourhand.timetable t USING held WHERE t.job_id = held.job_id AND held.following IS NULL
+), missed AS (
+    INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
+    SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason
+      FROM unnest(@missed_job_ids::uuid[], @missed_first::timestamptz[], @missed_last::timestamptz[],
+                  @missed_counts::int[], @missed_reasons::text[]) AS x(job_id, first_due, last_due, count, reason)
+      JOIN held USING (job_id)
+    ON CONFLICT (job_id, first_due) DO NOTHING
+)
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
+                                cause)
+SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, held.version, 0, held.priority, 1
+  FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[]) AS x(run_id, job_id, due)
+  JOIN held USING (job_id)
+ON CONFLICT DO NOTHING
+RETURNING ready_at;
+
+-- name: next_cursor
+-- When the next job of any shard falls due: how long a planner may sleep.
+SELECT least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring),
+             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring)) AS next_fire;

@@ -1,0 +1,78 @@
+"""The cursor of every job that is still to fall due, and the runs that moving it makes."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.database.connections import Database
+from hourhand.database.queries import load_queries
+from hourhand.model.ids import scheduled_run_id
+from hourhand.model.schedule import Timing, timing_from_json
+from hourhand.ports.stores import Cursor, Move
+from hourhand.store.jobs import catchup_from_json
+from hourhand.store.jsons import from_json
+
+_TIMINGS_MAX = 50_000
+
+
+class Timetable:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("hourhand.store.sql", "timetable.sql", database.schema)
+        # Reading a timing costs more than using it, and a recurring job's does not change within a version.
+        self._timings: dict[tuple[UUID, int], Timing] = {}
+
+    async def fire_once(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[datetime]:
+        rows = await self._database.fetch(
+            self._queries["fire_once"], node_id=node_id, epoch=epoch, until=until, limit=limit
+        )
+        return [row["ready_at"] for row in rows]
+
+    async def due_cursors(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[Cursor]:
+        rows = await self._database.fetch(
+            self._queries["due_cursors"], node_id=node_id, epoch=epoch, until=until, limit=limit
+        )
+        return [
+            Cursor(
+                row["job_id"],
+                row["next_fire"],
+                row["version"],
+                self._timing(row["job_id"], row["version"], row["timing"]),
+                catchup_from_json(row["catchup"]),
+            )
+            for row in rows
+        ]
+
+    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move]) -> list[datetime]:
+        fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
+        missed = [(move.job_id, gap) for move in moves for gap in move.missed]
+        rows = await self._database.fetch(
+            self._queries["advance_cursors"],
+            node_id=node_id,
+            epoch=epoch,
+            job_ids=[move.job_id for move in moves],
+            expected=[move.expected for move in moves],
+            versions=[move.version for move in moves],
+            next_fires=[move.next_fire for move in moves],
+            run_ids=[fire[0] for fire in fires],
+            run_job_ids=[fire[1] for fire in fires],
+            run_dues=[fire[2] for fire in fires],
+            missed_job_ids=[job_id for job_id, _ in missed],
+            missed_first=[gap.first for _, gap in missed],
+            missed_last=[gap.last for _, gap in missed],
+            missed_counts=[gap.count for _, gap in missed],
+            missed_reasons=[gap.reason.value for _, gap in missed],
+        )
+        return [row["ready_at"] for row in rows]
+
+    async def next_cursor(self) -> datetime | None:
+        row = await self._database.fetch_one(self._queries["next_cursor"])
+        return None if row is None else row["next_fire"]
+
+    def _timing(self, job_id: UUID, version: int, stored: str) -> Timing:
+        timing = self._timings.get((job_id, version))
+        if timing is None:
+            if len(self._timings) >= _TIMINGS_MAX:
+                self._timings.clear()
+            timing = self._timings[job_id, version] = timing_from_json(from_json(stored))
+        return timing

@@ -1,0 +1,76 @@
+"""Every event that is worth a line, and how it is worded.
+
+Code names an event and its fields; the level is decided here. The same field has the same name everywhere. Lines go to
+standard error, as text for people or as JSON for programs.
+"""
+
+import logging
+import sys
+from enum import Enum
+from typing import Any
+
+import structlog
+
+
+class Event(Enum):
+    """Name of the event, and the level it is told at."""
+
+    NODE_STARTED = ("node started", logging.INFO)
+    NODE_STOPPING = ("node stopping", logging.INFO)
+    NODE_STOPPED = ("node stopped", logging.INFO)
+    NODE_BURIED = ("node was found dead by others and starts anew", logging.WARNING)
+    NODES_LOST = ("nodes stopped answering", logging.WARNING)
+    LEADER_CHANGED = ("became leader", logging.INFO)
+    LEADER_LOST = ("is leader no longer", logging.INFO)
+    SHARDS_ASSIGNED = ("shards assigned", logging.INFO)
+    RUNS_RETURNED = ("runs of lost executors returned", logging.WARNING)
+    LATE_OUTCOMES = ("late outcomes refused", logging.WARNING)
+    ATTEMPT_FAILED = ("attempt failed", logging.INFO)
+    LOOP_FAILED = ("loop failed and will try again", logging.ERROR)
+    DATABASE_AWAY = ("database away, trying again", logging.WARNING)
+    DATABASE_BACK = ("database is back", logging.INFO)
+    JOB_UNPLANNABLE = ("job cannot be planned", logging.ERROR)
+    PARTITIONS_MADE = ("partitions made", logging.INFO)
+    PARTITIONS_DROPPED = ("partitions dropped", logging.INFO)
+    MIGRATED = ("database migrated", logging.INFO)
+    REQUEST_FAILED = ("request failed", logging.ERROR)
+    CHILD_ENDED = ("process ended unexpectedly and is started again", logging.WARNING)
+    HANDLERS_LOADED = ("handlers loaded", logging.DEBUG)
+
+    @property
+    def level(self) -> int:
+        return int(self.value[1])
+
+    @property
+    def text(self) -> str:
+        return str(self.value[0])
+
+
+def emit(event: Event, **fields: Any) -> None:
+    _logger().log(event.level, event.text, **fields)
+
+
+def set_up_logging(role: str, json_lines: bool = False, level: str = "info") -> None:
+    """Called once per process, before the first event."""
+    renderer: Any
+    if json_lines:
+        renderer = structlog.processors.JSONRenderer()
+    else:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(role=role)
+
+
+def _logger() -> Any:
+    return structlog.get_logger()

@@ -1,0 +1,240 @@
+"""In-memory stand-ins for the operations. They keep jobs and runs in dictionaries and know a little of the rules; the real
+ones are tested with a real database elsewhere."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from hourhand.model.errors import Conflict, Forbidden, NotFound, Unauthenticated
+from hourhand.model.ids import time_ordered_id
+from hourhand.model.job import PRIORITY_WORDS, Job
+from hourhand.model.run import Attempt, LogLine, Run
+from hourhand.model.states import Cause, JobState, RunState
+from hourhand.operations.definition import change_request, define_job
+from hourhand.operations.requests import (
+    Caller,
+    Changed,
+    ClusterStatus,
+    JobFilter,
+    JobPage,
+    JobPatch,
+    JobRequest,
+    LogPage,
+    NodeStatus,
+    RunFilter,
+    RunNowRequest,
+    RunPage,
+)
+
+NOW = datetime(2025, 9, 24, 8, 0, tzinfo=UTC)
+TOKEN = "hh_test-token"
+SESSION = "hh_session-token"
+NAMESPACES = {"default": 1, "team-a": 2}
+
+
+class AnyKind:
+    """Takes every payload."""
+
+    name = "python"
+
+    def check(self, payload: Any) -> list[Any]:
+        return []
+
+    def needs(self, payload: Any, job_name: str) -> str:
+        return "python:any"
+
+
+@dataclass
+class FakeJobs:
+    jobs: dict[UUID, Job] = field(default_factory=dict)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    fail_with: BaseException | None = None
+    counter: int = 0
+
+    def _define(self, request: JobRequest, job_id: UUID) -> Any:
+        return define_job(request, job_id, NOW, "tester", {"python": AnyKind(), "http": AnyKind()})  # type: ignore[dict-item]
+
+    async def create(self, caller: Caller, request: JobRequest) -> Job:
+        if self.fail_with is not None:
+            raise self.fail_with
+        self.counter += 1
+        job_id = time_ordered_id(NOW + timedelta(seconds=self.counter), self.counter << 62 | self.counter)
+        definition = self._define(request, job_id)
+        job = Job(
+            job_id,
+            caller.namespace,
+            definition,
+            1,
+            JobState.SCHEDULED,
+            definition.timing.first_due(NOW),
+            NOW,
+            caller.name,
+            NOW,
+        )
+        self.jobs[job_id] = job
+        self.calls.append(("create", caller, request))
+        return job
+
+    async def create_many(self, caller: Caller, requests: Any) -> list[UUID]:
+        return [(await self.create(caller, request)).job_id for request in requests]
+
+    async def get(self, caller: Caller, job_id: UUID) -> Job:
+        if job_id not in self.jobs:
+            raise NotFound("job", job_id)
+        return self.jobs[job_id]
+
+    async def list(
+        self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0
+    ) -> JobPage:
+        self.calls.append(("list", filter, before, limit, skip))
+        jobs = sorted(self.jobs.values(), key=lambda job: job.job_id, reverse=True)
+        jobs = [
+            job
+            for job in jobs
+            if (before is None or job.job_id < before)
+            and (filter.state is None or job.state is filter.state)
+            and (filter.recurring is None or job.definition.timing.recurring is filter.recurring)
+            and (filter.priorities is None or job.definition.priority in filter.priorities)
+        ][skip:]
+        return JobPage(jobs[:limit], jobs[limit - 1].job_id if len(jobs) > limit else None)
+
+    async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
+        old = await self.get(caller, job_id)
+        if if_version is not None and old.version != if_version:
+            raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}")
+        definition = self._define(change_request(old.definition, patch), job_id)
+        self.calls.append(("update", patch))
+        return self._changed(replace(old, definition=definition, version=old.version + 1, next_due=definition.timing.first_due(NOW)))
+
+    async def pause(self, caller: Caller, job_id: UUID, reason: str | None) -> Changed:
+        job = await self.get(caller, job_id)
+        return self._changed(replace(job, state=JobState.PAUSED, pause_reason=reason))
+
+    async def resume(self, caller: Caller, job_id: UUID) -> Changed:
+        job = await self.get(caller, job_id)
+        if job.state is JobState.CANCELLED:
+            raise Conflict("job-final", "the job is cancelled and cannot be resumed")
+        return self._changed(replace(job, state=JobState.SCHEDULED, pause_reason=None))
+
+    async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
+        return self._changed(replace(await self.get(caller, job_id), state=JobState.CANCELLED))
+
+    async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
+        job = await self.get(caller, job_id)
+        if job.state is JobState.CANCELLED:
+            raise Conflict("job-cancelled", "a cancelled job cannot be run")
+        self.calls.append(("run_now", request))
+        return time_ordered_id(NOW, 7)
+
+    async def next_times(self, caller: Caller, job_id: UUID, count: int) -> Any:
+        job = await self.get(caller, job_id)
+        return job.definition.timing.due_between(NOW, datetime(9000, 1, 1, tzinfo=UTC), count)
+
+    async def versions(self, caller: Caller, job_id: UUID, limit: int) -> Any:
+        return [{"version": 1, "changed_at": NOW, "changed_by": "tester", "definition": {"name": "a"}}]
+
+    def _changed(self, job: Job) -> Changed:
+        self.jobs[job.job_id] = job
+        return Changed(job, [])
+
+
+@dataclass
+class FakeRuns:
+    runs: dict[UUID, Run] = field(default_factory=dict)
+    lines: list[LogLine] = field(default_factory=list)
+
+    def add(self, job: Job, state: RunState, minutes: int = 0, **more: Any) -> Run:
+        due = NOW + timedelta(minutes=minutes)
+        fields: dict[str, Any] = {
+            "started_at": None if state in {RunState.QUEUED, RunState.MISSED} else due,
+            "ended_at": due + timedelta(seconds=90) if state.is_final else None,
+            "executor": "executor-007" if state is not RunState.QUEUED else None,
+        }
+        fields.update(more)
+        run = Run(
+            run_id=time_ordered_id(due, len(self.runs) + 1),
+            job_id=job.job_id,
+            job_name=job.definition.name,
+            namespace=job.namespace,
+            state=state,
+            cause=Cause.SCHEDULE,
+            scheduled_for=due,
+            ready_at=due,
+            attempt=1,
+            version=1,
+            **fields,
+        )
+        self.runs[run.run_id] = run
+        return run
+
+    async def get(self, caller: Caller, run_id: UUID) -> Run:
+        if run_id not in self.runs:
+            raise NotFound("run", run_id)
+        return self.runs[run_id]
+
+    async def attempts(self, caller: Caller, run_id: UUID) -> Any:
+        return [Attempt(1, "failed", "exit_code", "exit code 1", "executor-001", NOW, NOW + timedelta(seconds=1))]
+
+    async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage:
+        runs = [
+            run
+            for run in sorted(self.runs.values(), key=lambda run: run.run_id, reverse=True)
+            if (filter.job_id is None or run.job_id == filter.job_id)
+            and (filter.states is None or run.state in filter.states)
+            and (before is None or run.run_id < before)
+        ]
+        return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else None)
+
+    async def latest(self, caller: Caller, job_id: UUID) -> Run | None:
+        return next(iter((await self.list(caller, RunFilter(job_id=job_id), None, 1)).runs), None)
+
+    async def cancel(self, caller: Caller, run_id: UUID) -> Run:
+        run = await self.get(caller, run_id)
+        if run.state.is_final:
+            raise Conflict("run-already-final", f"the run is {run.state.word} already")
+        self.runs[run_id] = replace(run, state=RunState.CANCELLING)
+        return self.runs[run_id]
+
+    async def logs(self, caller: Caller, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> LogPage:
+        run = await self.get(caller, run_id)
+        found = [line for line in self.lines if (line.attempt, line.number) > (after_attempt, after_line)][:limit]
+        last = (found[-1].attempt, found[-1].number) if found else (after_attempt, after_line)
+        return LogPage(found, run.state.is_final and len(found) < limit, *last)
+
+
+@dataclass
+class FakeCluster:
+    checks: dict[str, str] = field(default_factory=lambda: {"database": "ok"})
+
+    async def status(self, caller: Caller) -> ClusterStatus:
+        node = NodeStatus(1, "executor", "executor-007", NOW, 12.5, {"slots": 4})
+        return ClusterStatus(NOW, "scheduler-1", [node], 1024, {"queued": 2}, {"succeeded": 5}, NOW)
+
+    async def readiness(self) -> dict[str, str]:
+        return self.checks
+
+
+@dataclass
+class FakeAccess:
+    questions: int = 0
+    revoked: bool = False
+
+    async def authenticate(self, token: str, namespace: str | None) -> Caller:
+        self.questions += 1
+        if token not in {TOKEN, SESSION} or self.revoked:
+            raise Unauthenticated(f"no such token; {self.questions}")
+        wanted = namespace or "default"
+        if wanted == "forbidden":
+            raise Forbidden("this token is for namespace 'default' only")
+        if wanted not in NAMESPACES:
+            raise NotFound("namespace", wanted)
+        return Caller("tester", NAMESPACES[wanted], wanted)
+
+    async def login(self, code: str) -> tuple[str, int]:
+        if code != "hh_good":
+            raise Unauthenticated("used")
+        return SESSION, 3600
+
+
+__all__ = ["NOW", "PRIORITY_WORDS", "SESSION", "TOKEN", "FakeAccess", "FakeCluster", "FakeJobs", "FakeRuns"]
