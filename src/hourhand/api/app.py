@@ -4,15 +4,16 @@ Every request takes the same way: gate (host, sizes) → router → caller → p
 Somebody else serves the application; nothing here listens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from litestar import Litestar, Request, Response
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Method
+from litestar.types import ASGIApp, Method, Receive
 
 from hourhand.api.accepting import negotiate
-from hourhand.api.answers import Answer
+from hourhand.api.answers import TEXT, Answer, Header, header
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
 from hourhand.api.bodies import content_type_of, read_body
 from hourhand.api.endpoints import Call, Endpoint
@@ -50,8 +51,9 @@ class ApiOperations:
 def build_app(operations: ApiOperations, settings: ApiSettings) -> ASGIApp:
     """The whole API as an ASGI application."""
     service = _Service(Authenticator(operations.access, settings), settings)
+    endpoints = list_endpoints(operations, settings)
     router = Litestar(
-        [_route(service, endpoint) for endpoint in list_endpoints(operations, settings)],
+        [*(_route(service, endpoint) for endpoint in endpoints), *_options_routes(endpoints)],
         exception_handlers={Exception: _on_exception},
         openapi_config=None,
         logging_config=None,
@@ -82,8 +84,8 @@ class _Service:
         self._authenticator = authenticator
         self._settings = settings
 
-    async def serve(self, endpoint: Endpoint, request: Request[Any, Any, Any]) -> Answer:
-        scope: Any = request.scope
+    async def serve(self, endpoint: Endpoint, scope: Any, receive: Receive) -> Answer:
+        """Knows nothing of the router, so that a busy route can be served without one."""
         facts = facts_of(scope)
         if endpoint.public:
             credentials, media_type = None, endpoint.media_types[0]
@@ -92,7 +94,7 @@ class _Service:
             media_type = negotiate(facts.headers.get(b"accept"), endpoint.media_types)
         query = parse_query(scope["query_string"], endpoint.known_parameters)
         caller = await self._caller(credentials, query.text("namespace"))
-        body, content_type = await self._body(endpoint, facts, request)
+        body, content_type = await self._body(endpoint, facts, receive)
         call = Call(
             query=query,
             path=scope["path_params"],
@@ -114,11 +116,11 @@ class _Service:
         assert credentials is not None, "a public endpoint asked for its caller"
         return await self._authenticator.authenticate(credentials, namespace)
 
-    async def _body(self, endpoint: Endpoint, facts: Facts, request: Request[Any, Any, Any]) -> tuple[bytes, str]:
+    async def _body(self, endpoint: Endpoint, facts: Facts, receive: Receive) -> tuple[bytes, str]:
         if endpoint.body is None:
             return b"", ""
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
-        body = await read_body(facts.headers, request.receive, bytes_max, self._settings.body_seconds_max)
+        body = await read_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max)
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
 
@@ -130,13 +132,38 @@ class _Service:
 
 def _route(service: _Service, endpoint: Endpoint) -> HTTPRouteHandler:
     async def handle(request: Request[Any, Any, Any]) -> ASGIApp:
-        return await service.serve(endpoint, request)
+        return await service.serve(endpoint, request.scope, request.receive)
 
     path = endpoint.path.replace("}", ":str}")
     method = cast("Method", endpoint.method)
     return HTTPRouteHandler(
         path, http_method=method, status_code=endpoint.status, name=endpoint.operation_id, include_in_schema=False
     )(handle)
+
+
+def _options_routes(endpoints: Sequence[Endpoint]) -> list[HTTPRouteHandler]:
+    """What can be done at each path. Litestar's own answer would name only the method registered last."""
+    methods: dict[str, set[str]] = {}
+    for endpoint in endpoints:
+        methods.setdefault(endpoint.path, {"OPTIONS"}).add(endpoint.method)
+    return [_options_route(path, Answer(b"", 204, TEXT, [_allow(names)])) for path, names in methods.items()]
+
+
+def _options_route(path: str, answer: Answer) -> HTTPRouteHandler:
+    async def options(request: Request[Any, Any, Any]) -> ASGIApp:
+        return answer
+
+    return HTTPRouteHandler(
+        path.replace("}", ":str}"),
+        http_method="OPTIONS",
+        status_code=200,
+        name=f"options {path}",
+        include_in_schema=False,
+    )(options)
+
+
+def _allow(methods: set[str]) -> Header:
+    return header("allow", ", ".join(sorted(methods)))
 
 
 def _on_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -302,6 +302,7 @@ def _named(plain: _Plain) -> str:
 
 
 def _below(pointer: str, key: str) -> str:
+    key = _LONE_SURROGATE.sub("\ufffd", key)  # the answer itself must be text
     return f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
 
 

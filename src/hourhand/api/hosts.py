@@ -16,6 +16,7 @@ class HostCheck:
         self._names.add(_bracketed(settings.host.lower()))
         if settings.public_url is not None:
             self._names.add(_name_of(settings.public_url.partition("://")[2].partition("/")[0].lower()))
+        self._names.discard("")
         # Bound to every address, we cannot know which of them callers use. An address is safe to accept: rebinding
         # needs a name.
         self._any_address = _is_unspecified(settings.host)

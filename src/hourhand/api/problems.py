@@ -1,7 +1,7 @@
 """Errors to problem documents (RFC 9457). The one place where a class of errors gets its HTTP status."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
@@ -138,7 +138,6 @@ def _document(
     headers: Sequence[Header] = (),
 ) -> Answer:
     views = [FaultView(fault.pointer, fault.code, fault.message, fault.hint, fault.allowed) for fault in faults]
-    document: Any = Problem(
-        f"urn:hourhand:problem:{code}", _TITLES.get(status, "Error"), status, detail, request_id, views
-    )
+    detail = detail.encode("utf-8", "replace").decode()  # a broken address may be quoted in it
+    document = Problem(f"urn:hourhand:problem:{code}", _TITLES.get(status, "Error"), status, detail, request_id, views)
     return Answer(encode(document), status, PROBLEM, headers)

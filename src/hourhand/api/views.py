@@ -1,6 +1,8 @@
 """Jobs and runs as the API shows them. Encoded straight from these types, which the OpenAPI document describes too."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -55,7 +57,7 @@ class JobView(msgspec.Struct, kw_only=True):
 
 class ChangeView(msgspec.Struct):
     job: JobView
-    too_late: list[UUID]
+    too_late: Sequence[UUID]
     """Runs the change came too late for: an executor already had them."""
 
 
@@ -65,7 +67,7 @@ class JobPageView(msgspec.Struct):
 
 
 class BatchView(msgspec.Struct):
-    job_ids: list[UUID]
+    job_ids: Sequence[UUID]
     """In the order of the batch."""
     count: int
 
@@ -75,11 +77,11 @@ class RunIdView(msgspec.Struct):
 
 
 class TimesView(msgspec.Struct):
-    times: list[datetime]
+    times: Sequence[datetime]
 
 
 class VersionsView(msgspec.Struct):
-    versions: list[dict[str, Any]]
+    versions: Sequence[dict[str, Any]]
 
 
 class RunView(msgspec.Struct, kw_only=True):
@@ -211,6 +213,7 @@ def _catchup_view(job: Job) -> CatchUpView:
     return CatchUpView(policy.mode.value, _length(policy.window.total_seconds()), policy.runs_max)
 
 
+@lru_cache(maxsize=1000)  # nearly all jobs share a few lengths, and this is on the way of every answer
 def _length(seconds: float) -> str:
     return format_duration(timedelta(seconds=seconds)) if seconds > 0 else "0s"
 
@@ -223,7 +226,7 @@ def run_view(run: Run) -> RunView:
     return RunView(**_run_fields(run))
 
 
-def run_detail_view(run: Run, attempts: list[Attempt]) -> RunDetailView:
+def run_detail_view(run: Run, attempts: Sequence[Attempt]) -> RunDetailView:
     return RunDetailView(**_run_fields(run), attempts=[attempt_view(attempt) for attempt in attempts])
 
 

@@ -39,6 +39,8 @@ DEFAULT_RETRY: Final = RetryPolicy()
 
 def retry_to_json(policy: RetryPolicy) -> dict[str, Any] | None:
     """What is stored beside `max_retries`; None for the default curve, which most jobs have."""
+    if policy is DEFAULT_RETRY:
+        return None
     if policy.delays_seconds is not None:
         return {"delays": list(policy.delays_seconds)}
     curve = {"base": policy.base_seconds, "factor": policy.factor, "max": policy.max_seconds, "jitter": policy.jitter}

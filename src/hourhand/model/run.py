@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from hourhand.model.states import Cause, RunState
 
 
@@ -46,8 +48,8 @@ class Attempt:
     ended_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+# A struct, because one is made per claim: see JobDefinition.
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """A run in an executor's hand: everything needed to run it and to settle it."""
 
     run_id: UUID

@@ -170,6 +170,16 @@ class Timing:
         """Whether any schedule goes on by itself; a list of `at` does not."""
         return any(schedule.recurring for schedule in self.schedules)
 
+    @property
+    def only_instant(self) -> datetime | None:
+        """The due time of a plain one-off: a single `now` or `at` without zone or bounds. None for everything else."""
+        if len(self.schedules) != 1 or self.start_at or self.end_at or self.zone != "UTC":
+            return None
+        schedule = self.schedules[0]
+        if type(schedule) is Now or (type(schedule) is At and schedule.asked is None):
+            return schedule.instant
+        return None
+
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later than `instant`, in UTC; None when there is no further."""
         instant = instant.astimezone(UTC)

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.durations import DurationFault, format_duration, parse_duration
 from hourhand.model.errors import Fault, InvalidFields
 from hourhand.model.job import (
+    CATCHUP_DEFAULT,
     KIND_DEFAULT,
     LABELS_MAX,
     NAME_CHARS_MAX,
@@ -170,7 +172,7 @@ def _check_payload(
 def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault]) -> Timing:
     plain = request.zone is None and request.start_at is None and request.end_at is None
     if request.schedule is None and plain:  # the shortest road for what is submitted most
-        return Timing((Now(now),))
+        return _immediately(now)
     try:
         return parse_timing(
             request.schedule,
@@ -185,6 +187,12 @@ def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault
     except InvalidFields as wrong:
         faults += wrong.faults
         return Timing((Now(now),), gap=Gap.FIRE_AFTER, overlap=DstOverlap.AUTO)
+
+
+@lru_cache(maxsize=8)
+def _immediately(now: datetime) -> Timing:
+    """Shared by all jobs of a batch."""
+    return Timing((Now(now),))
 
 
 def _queue(given: str | None, refuse: Refuse) -> str:
@@ -231,8 +239,8 @@ def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPol
 
 def _catchup(given: CatchUpRequest | None, refuse: Refuse) -> CatchUpPolicy:
     if given is None:
-        return CatchUpPolicy()
-    default = CatchUpPolicy()
+        return CATCHUP_DEFAULT
+    default = CATCHUP_DEFAULT
     mode = default.mode
     if given.mode is not None:
         if given.mode in list(CatchUp):

@@ -1,7 +1,7 @@
 """What a caller may ask of jobs: submit, read, change, pause, resume, cancel, run now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
@@ -188,6 +188,9 @@ class JobOperations:
         return NewJob(job_id, caller.namespace_id, definition, now, caller.name, fires, cursor)
 
     def _first_moments(self, definition: JobDefinition, now: datetime) -> tuple[Sequence[datetime], datetime | None]:
+        once = definition.timing.only_instant
+        if once is not None:  # the shortest road for what is submitted most
+            return ((once,), None) if once <= now + self._horizon else ((), once)
         first = definition.timing.first_due(now)
         assert first is not None, "a definition that never fires is refused"
         if first > now + self._horizon:
@@ -201,7 +204,7 @@ class JobOperations:
         definition = define_job(change_request(old.definition, patch), old.job_id, now, caller.name, self._kinds)
         if not changes_timing(patch):
             # The description of an interval does not carry its anchor, so an untouched timing is kept as it is.
-            definition = replace(definition, timing=old.definition.timing)
+            definition = msgspec.structs.replace(definition, timing=old.definition.timing)
             return definition, definition.timing.next_after(now)
         return definition, definition.timing.first_due(now)
 

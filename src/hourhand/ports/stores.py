@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+import msgspec
+
 from hourhand.model.catchup import CatchUpPolicy, MissedRange
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.run import Attempt, Claim, LogLine, Run
@@ -17,8 +19,7 @@ from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True):
     """A job ready to be stored, and what its first moments look like."""
 
     job_id: UUID
@@ -102,8 +103,7 @@ class TimetableStore(Protocol):
         """When the next job of any shard falls due."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The oldest queued run of a lane and priority."""
 
     lane_id: int
@@ -111,8 +111,7 @@ class Head:
     ready_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The end of a run, as its attempt reports it."""
 
     run_id: UUID
@@ -125,8 +124,7 @@ class Finish:
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(msgspec.Struct, frozen=True):
     """An attempt that did not finish its run: the run is ready again at `ready_at`."""
 
     run_id: UUID

@@ -9,7 +9,7 @@ from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.ids import scheduled_run_id, shard_of
-from hourhand.model.job import Job, JobDefinition
+from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
 from hourhand.model.retry import retry_from_json, retry_to_json
 from hourhand.model.schedule import At, Now, Timing, timing_from_json, timing_to_json
 from hourhand.model.states import EXECUTING_STATES, Cause, JobState, Reason, RunState
@@ -18,7 +18,6 @@ from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import Names
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
-_DEFAULT_CATCHUP: Final = CatchUpPolicy()
 
 _JOB_COLUMNS: Final = [
     "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries", "retry",
@@ -46,7 +45,7 @@ class Jobs:
         job_rows, run_rows, cursor_rows = [], [], []
         for new in jobs:
             lane_id = lanes[new.definition.queue, new.definition.needs]
-            due_at = once_at(new.definition.timing)
+            due_at = new.definition.timing.only_instant
             job_rows.append(_job_row(new, lane_id, due_at))
             cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
             run_rows += [_run_row(new, lane_id, due, cause) for due in new.fires]
@@ -208,7 +207,7 @@ class Jobs:
             version=version,
             shard=shard_of(job_id),
             priority=definition.priority,
-            recurring=once_at(definition.timing) is None,
+            recurring=definition.timing.only_instant is None,
         )
 
     async def _job(self, row: Record) -> Job:
@@ -232,26 +231,15 @@ class Jobs:
         )
 
 
-def once_at(timing: Timing) -> datetime | None:
-    """The due time of a plain one-off, which is stored as one column; None when the whole timing must be kept."""
-    if len(timing.schedules) != 1 or timing.zone != "UTC" or timing.start_at or timing.end_at:
-        return None
-    match timing.schedules[0]:
-        case Now(instant) | At(instant, None):
-            return instant
-        case _:
-            return None
-
-
 def catchup_to_json(policy: CatchUpPolicy) -> str | None:
-    if policy == _DEFAULT_CATCHUP:
+    if policy is CATCHUP_DEFAULT or policy == CATCHUP_DEFAULT:
         return None
     return to_json({"mode": policy.mode.value, "window": policy.window.total_seconds(), "runs_max": policy.runs_max})
 
 
 def catchup_from_json(stored: str | None) -> CatchUpPolicy:
     if stored is None:
-        return _DEFAULT_CATCHUP
+        return CATCHUP_DEFAULT
     value = from_json(stored)
     return CatchUpPolicy(CatchUp(value["mode"]), timedelta(seconds=value["window"]), value["runs_max"])
 
@@ -293,7 +281,7 @@ def _definition(row: Record) -> JobDefinition:
 
 
 def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any]:
-    due_at = once_at(definition.timing)
+    due_at = definition.timing.only_instant
     return {
         "lane_id": lane_id,
         "name": definition.name,

@@ -11,7 +11,6 @@ from hourhand.model.ids import lowest_id_at, scheduled_run_id
 from hourhand.model.job import Job
 from hourhand.model.run import Attempt, Run
 from hourhand.model.states import Cause, RunState
-from hourhand.store.jobs import once_at
 from hourhand.store.jsons import from_json, to_json_or_null
 from hourhand.store.names import Names
 
@@ -141,5 +140,5 @@ class Runs:
 
 
 def _once_run_id(job: Job) -> UUID | None:
-    due_at = once_at(job.definition.timing)
+    due_at = job.definition.timing.only_instant
     return None if due_at is None else scheduled_run_id(due_at, job.job_id)

@@ -1,14 +1,19 @@
-"""In-memory stand-ins for the operations. They keep jobs and runs in dictionaries and know a little of the rules; the real
-ones are tested with a real database elsewhere."""
+"""In-memory stand-ins for the operations, and readers of problem documents.
+
+The stand-ins keep jobs and runs in dictionaries and know a little of the rules; the real ones are tested with a real
+database elsewhere.
+"""
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import httpx
+
 from hourhand.model.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from hourhand.model.ids import time_ordered_id
-from hourhand.model.job import PRIORITY_WORDS, Job
+from hourhand.model.job import Job
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
 from hourhand.operations.definition import change_request, define_job
@@ -84,9 +89,7 @@ class FakeJobs:
             raise NotFound("job", job_id)
         return self.jobs[job_id]
 
-    async def list(
-        self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0
-    ) -> JobPage:
+    async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         self.calls.append(("list", filter, before, limit, skip))
         jobs = sorted(self.jobs.values(), key=lambda job: job.job_id, reverse=True)
         jobs = [
@@ -105,7 +108,9 @@ class FakeJobs:
             raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}")
         definition = self._define(change_request(old.definition, patch), job_id)
         self.calls.append(("update", patch))
-        return self._changed(replace(old, definition=definition, version=old.version + 1, next_due=definition.timing.first_due(NOW)))
+        return self._changed(
+            replace(old, definition=definition, version=old.version + 1, next_due=definition.timing.first_due(NOW))
+        )
 
     async def pause(self, caller: Caller, job_id: UUID, reason: str | None) -> Changed:
         job = await self.get(caller, job_id)
@@ -209,7 +214,7 @@ class FakeCluster:
 
     async def status(self, caller: Caller) -> ClusterStatus:
         node = NodeStatus(1, "executor", "executor-007", NOW, 12.5, {"slots": 4})
-        return ClusterStatus(NOW, "scheduler-1", [node], 1024, {"queued": 2}, {"succeeded": 5}, NOW)
+        return ClusterStatus(NOW, "scheduler-1", [node], 1024, {"queued": 2}, {"succeeded": 5}, NOW, {"version": "17"})
 
     async def readiness(self) -> dict[str, str]:
         return self.checks
@@ -237,4 +242,16 @@ class FakeAccess:
         return SESSION, 3600
 
 
-__all__ = ["NOW", "PRIORITY_WORDS", "SESSION", "TOKEN", "FakeAccess", "FakeCluster", "FakeJobs", "FakeRuns"]
+def code_of(answer: httpx.Response) -> str:
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail", "instance", "errors"}
+    assert problem["status"] == answer.status_code
+    assert problem["instance"] == answer.headers["x-request-id"]
+    return str(problem["type"].removeprefix("urn:hourhand:problem:"))
+
+
+def faults_of(answer: httpx.Response) -> dict[str, str]:
+    assert answer.status_code == 422, answer.text
+    assert code_of(answer) == "invalid-fields"
+    return {fault["pointer"]: fault["code"] for fault in answer.json()["errors"]}

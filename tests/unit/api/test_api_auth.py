@@ -4,8 +4,7 @@ from typing import Any
 
 import httpx
 import pytest
-from api_fakes import SESSION, TOKEN
-from test_api_bad_input import code_of
+from api_fakes import SESSION, TOKEN, code_of
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app, list_endpoints
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle
@@ -34,7 +33,9 @@ async def test_every_route_but_the_public_ones_needs_a_token(
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("value", ["Bearer hh_wrong", "Bearer ", "Basic aGg6aGg=", "hh_test-token", "Bearer " + "x" * 600])
+@pytest.mark.parametrize(
+    "value", ["Bearer hh_wrong", "Bearer ", "Basic aGg6aGg=", "hh_test-token", "Bearer " + "x" * 600]
+)
 async def test_wrong_tokens_look_alike(anonymous: httpx.AsyncClient, value: str) -> None:
     answer = await anonymous.get("/api/v1/whoami", headers={"Authorization": value})
 

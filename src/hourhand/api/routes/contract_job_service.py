@@ -30,8 +30,14 @@ from hourhand.operations.runs import RunOperations
 
 BASE: Final = "/api/jobs"
 _ONE: Final = BASE + "/{jobId}"
-_ONE_TIME_POINTERS: Final = {"/name": "/jobName", "/schedule": "/executionTime"}
-_RECURRING_POINTERS: Final = {"/name": "/jobName", "/schedule": "/frequency", "/start_at": "/executionTime"}
+_ONE_TIME_POINTERS: Final = {"/name": "/jobName", "/schedule/at": "/executionTime", "/schedule": "/executionTime"}
+_RECURRING_POINTERS: Final = {
+    "/name": "/jobName",
+    "/schedule/cron": "/frequency",
+    "/schedule/every": "/frequency",
+    "/schedule": "/frequency",
+    "/start_at": "/executionTime",
+}
 _JOB_TYPES: Final = ("one-time", "recurring")
 _PRIORITY_BANDS: Final = {"low": [0, 1, 2, 3], "medium": [4, 5, 6], "high": [7, 8, 9]}
 _STATES: Final = {

@@ -1,0 +1,117 @@
+"""What becomes of a job that somebody changes, judged without a database."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from fake_kinds import KINDS
+
+from hourhand.model.errors import Conflict, InvalidFields
+from hourhand.model.ids import time_ordered_id
+from hourhand.model.job import Job, JobDefinition
+from hourhand.model.schedule import At, CronSchedule, Every, Timing
+from hourhand.model.states import JobState
+from hourhand.operations.jobs import JobOperations, SubmitSettings
+from hourhand.operations.requests import Caller, JobPatch, RunNowRequest
+from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.ports.stores import JobStore, RunStore
+from hourhand.runtime.ids import IdSource
+
+NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
+CALLER = Caller("ada", 1, "default")
+
+
+class Desk:
+    """A store of one job, a clock that is set by hand and a bus that nobody hears."""
+
+    def __init__(self, timing: Timing, state: JobState = JobState.SCHEDULED) -> None:
+        definition = JobDefinition("job", "number", {"n": 1}, timing, "number")
+        self.job = Job(time_ordered_id(NOW, 5), "default", definition, 1, state, None, NOW, "ada", NOW)
+        self.time = NOW
+        self.change: tuple[JobDefinition, datetime | None] | None = None
+        self.manual: list[Any] = []
+
+    def now(self) -> datetime:
+        return self.time
+
+    async def get_job(self, namespace_id: int, job_id: UUID) -> Job:
+        return self.job
+
+    async def change_job(
+        self, namespace_id: int, job_id: UUID, definition: JobDefinition, version: int, cursor: datetime | None, *_: Any
+    ) -> list[UUID]:
+        self.change = definition, cursor
+        return []
+
+    async def insert_jobs(self, jobs: Any) -> None: ...
+
+    async def insert_manual_run(self, *fields: Any) -> None:
+        self.manual.append(fields)
+
+    def publish(self, topic: Topic) -> None: ...
+
+    @property
+    def operations(self) -> JobOperations:
+        return JobOperations(
+            cast("JobStore", self), cast("RunStore", self), KINDS, self, IdSource(1), cast("EventBus", self), SubmitSettings()
+        )
+
+
+async def test_the_description_of_a_job_whose_time_has_passed_can_be_changed() -> None:
+    desk = Desk(Timing((At(NOW + timedelta(minutes=1)),)), JobState.COMPLETED)
+    desk.time = NOW + timedelta(days=1)
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(description="what it did"))
+    assert desk.change is not None
+    definition, cursor = desk.change
+    assert definition.description == "what it did"
+    assert definition.timing == desk.job.definition.timing
+    assert cursor is None
+
+
+async def test_a_job_with_one_passed_and_one_coming_time_can_be_changed() -> None:
+    desk = Desk(Timing((At(NOW + timedelta(minutes=1)), At(NOW + timedelta(days=9)))))
+    desk.time = NOW + timedelta(days=1)
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(priority="high"))
+    assert desk.change is not None
+    assert desk.change[1] == NOW + timedelta(days=9)
+
+
+async def test_a_change_of_anything_but_the_time_keeps_the_beat_of_an_interval() -> None:
+    timing = Timing((Every(timedelta(hours=1), NOW + timedelta(minutes=10)),))
+    desk = Desk(timing)
+    desk.time = NOW + timedelta(minutes=30)
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(queue="slow"))
+    assert desk.change is not None
+    assert desk.change[0].timing == timing
+    assert desk.change[1] == NOW + timedelta(minutes=70)
+
+
+async def test_a_new_schedule_starts_from_now() -> None:
+    desk = Desk(Timing((CronSchedule("0 9 * * *"),)))
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(schedule={"cron": "30 12 * * *"}))
+    assert desk.change is not None
+    assert desk.change[1] == NOW + timedelta(minutes=30)
+
+
+async def test_a_change_of_another_version_than_the_one_read_is_refused() -> None:
+    desk = Desk(Timing((CronSchedule("0 9 * * *"),)))
+    with pytest.raises(Conflict) as refused:
+        await desk.operations.update(CALLER, desk.job.job_id, JobPatch(name="x"), if_version=7)
+    assert refused.value.code == "version-mismatch"
+
+
+async def test_a_cancelled_job_can_neither_be_changed_nor_run() -> None:
+    desk = Desk(Timing((CronSchedule("0 9 * * *"),)), JobState.CANCELLED)
+    with pytest.raises(Conflict):
+        await desk.operations.update(CALLER, desk.job.job_id, JobPatch(name="x"))
+    with pytest.raises(Conflict):
+        await desk.operations.run_now(CALLER, desk.job.job_id, RunNowRequest())
+
+
+async def test_a_run_asked_for_with_a_bad_payload_is_refused() -> None:
+    desk = Desk(Timing((CronSchedule("0 9 * * *"),)))
+    with pytest.raises(InvalidFields) as refused:
+        await desk.operations.run_now(CALLER, desk.job.job_id, RunNowRequest(payload={"n": "x"}))
+    assert [fault.pointer for fault in refused.value.faults] == ["/payload/n"]
+    assert desk.manual == []
