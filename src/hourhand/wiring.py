@@ -135,7 +135,9 @@ class Node:
         self.store.names.on_new_lane = lambda: self.bus.publish(Topic.LANES)
         self.loops: list[Loop] = []
 
-    def join_as(self, lease_seconds: float, heartbeat_seconds: float, facts: Callable[[], dict[str, Any]]) -> Membership:
+    def join_as(
+        self, lease_seconds: float, heartbeat_seconds: float, facts: Callable[[], dict[str, Any]]
+    ) -> Membership:
         self.membership = Membership(self.store.nodes, self.role, self.name, lease_seconds, self.clock, facts)
         self.loop("membership", self.membership.run_once, heartbeat_seconds)
         return self.membership

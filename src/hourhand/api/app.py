@@ -53,7 +53,7 @@ def build_app(operations: ApiOperations, settings: ApiSettings) -> ASGIApp:
     service = _Service(Authenticator(operations.access, settings), settings)
     endpoints = list_endpoints(operations, settings)
     router = Litestar(
-        [*(_route(service, endpoint) for endpoint in endpoints), *_options_routes(endpoints)],
+        [*_options_routes(endpoints), *(_route(service, endpoint) for endpoint in endpoints)],
         exception_handlers={Exception: _on_exception},
         openapi_config=None,
         logging_config=None,
@@ -142,7 +142,7 @@ def _route(service: _Service, endpoint: Endpoint) -> HTTPRouteHandler:
 
 
 def _options_routes(endpoints: Sequence[Endpoint]) -> list[HTTPRouteHandler]:
-    """What can be done at each path. Litestar's own answer would name only the method registered last."""
+    """What can be done at each path. Registered first: Litestar's own answer would name one method only."""
     methods: dict[str, set[str]] = {}
     for endpoint in endpoints:
         methods.setdefault(endpoint.path, {"OPTIONS"}).add(endpoint.method)

@@ -84,7 +84,8 @@ async def _ready(url: str, process: asyncio.subprocess.Process, output: Path) ->
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if process.returncode is not None:
-                raise WorldError(f"the temporary cluster did not start:\n{output.read_text()[-2000:]}")
+                said = await asyncio.to_thread(output.read_text)
+                raise WorldError(f"the temporary cluster did not start:\n{said[-2000:]}")
             with contextlib.suppress(httpx.HTTPError):
                 if (await http.get(f"{url}/readyz")).status_code == 200:
                     return

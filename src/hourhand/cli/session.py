@@ -57,6 +57,8 @@ def server_address() -> str:
     if given:
         return given.rstrip("/")
     port = _environment("HOURHAND_PORT") or str(PORT_DEFAULT)
+    if "://" in port:  # what Kubernetes sets for a service of this name
+        port = str(PORT_DEFAULT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise BadConfiguration([f"HOURHAND_PORT is {port!r}, which is not a port (1 to 65535)"])
     return f"http://127.0.0.1:{port}"

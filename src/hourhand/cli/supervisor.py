@@ -28,8 +28,9 @@ RESTART_SECONDS_MAX = 10.0
 
 
 class Supervisor:
-    def __init__(self, config: "Config", say: Callable[[str], None]) -> None:
+    def __init__(self, config: "Config", config_file: Path | None, say: Callable[[str], None]) -> None:
         self._config = config
+        self._config_file = config_file
         self._say = say
         self._children: dict[str, asyncio.subprocess.Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
@@ -174,20 +175,26 @@ class Supervisor:
                     child.send_signal(number)
 
     def _environment(self) -> Mapping[str, str]:
+        """What the roles are told: the same configuration, and what only this process knows."""
         config = self._config
         modules = config.kinds.handler_modules
         if "hourhand.job_kinds.samples" not in modules:
             modules = (*modules, "hourhand.job_kinds.samples")
-        return os.environ | {
+        told = {
             "HOURHAND_HOME": str(config.home),
             "HOURHAND_DATABASE_URL": config.database.url,
             "HOURHAND_API_HOST": config.api.host,
             "HOURHAND_API_PORT": str(config.api.port),
             "HOURHAND_KINDS_HANDLER_MODULES": ",".join(modules),
-            # On one's own machine jobs may call what runs on it.
-            "HOURHAND_KINDS_ALLOW_PRIVATE_TARGETS": os.environ.get("HOURHAND_KINDS_ALLOW_PRIVATE_TARGETS", "true"),
-            "HOURHAND_LOG_LEVEL": os.environ.get("HOURHAND_LOG_LEVEL", "warning"),
         }
+        if self._config_file is not None:
+            told["HOURHAND_CONFIG"] = str(self._config_file.resolve())
+        chosen = {setting.key for setting in config.settings if setting.origin != "default"}
+        if "kinds.allow_private_targets" not in chosen:  # on one's own machine jobs may call what runs on it
+            told["HOURHAND_KINDS_ALLOW_PRIVATE_TARGETS"] = "true"
+        if "log.level" not in chosen:  # the terminal is for people; what goes wrong is still told
+            told["HOURHAND_LOG_LEVEL"] = "warning"
+        return os.environ | told
 
 
 def base_url(config: "Config") -> str:

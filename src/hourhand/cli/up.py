@@ -22,8 +22,10 @@ def up(**given: Any) -> None:
     from hourhand.telemetry import set_up_logging
 
     config = _load(given)
-    set_up_logging("up", config.log.json, config.log.level)
-    asyncio.run(Supervisor(config, click.echo).run())
+    chosen = any(setting.key == "log.level" and setting.origin != "default" for setting in config.settings)
+    set_up_logging("up", config.log.json, config.log.level if chosen else "warning")
+    config_file = Path(given["config_file"]) if given["config_file"] else None
+    asyncio.run(Supervisor(config, config_file, click.echo).run())
 
 
 @click.command("login-link", short_help="Print a new one-time login link.")

@@ -50,6 +50,7 @@ class DatabaseSettings:
     pool_max: int = 4
     """Connections per node at most; more of them make PostgreSQL slower, not faster."""
     connect_seconds_max: float = 10.0
+    """How long making a connection may take, or waiting for a free one of the pool."""
     statement_seconds_max: float = 30.0
     """A statement that takes longer is given up; its loop tries again."""
 
@@ -67,7 +68,7 @@ class Database:
         self.settings = settings
         self.schema = settings.schema
         self._application = application
-        self._pool: "asyncpg.Pool[asyncpg.Record] | None" = None
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     async def open(self) -> None:
         cached = 0 if self.settings.pooler else 200

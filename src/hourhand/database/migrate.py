@@ -54,11 +54,11 @@ async def applied(database: Database) -> list[Applied]:
 
 async def migrate(database: Database) -> list[Migration]:
     """Brings the database up to this program's version; says what it applied."""
+    known = migrations(database.schema)
     try:
         async with database.transaction() as db:
             await db.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
             await _make_schema(db, database.schema)
-            known = migrations(database.schema)
             done = await _applied_on(db, database.schema)
             refuse_mismatch(known, done)
             missing = known[len(done) :]

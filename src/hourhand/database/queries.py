@@ -14,7 +14,7 @@ from typing import Any
 _BLOCK = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![@\w])@([a-z_]+)\b")
 _SCHEMA = re.compile(r"\bhourhand\.")
-_IDENTIFIER = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def load_queries(package: str, file_name: str, schema: str) -> dict[str, Query]:
 
 def in_schema(sql: str, schema: str) -> str:
     """The same SQL for another schema. The name is checked, so it can stand unquoted."""
-    if not _IDENTIFIER.match(schema):
+    if not _IDENTIFIER.fullmatch(schema):
         raise ValueError(f"schema name {schema!r}: lower-case letters, digits and _ only, at most 63")
     return sql if schema == "hourhand" else _SCHEMA.sub(f"{schema}.", sql)
 

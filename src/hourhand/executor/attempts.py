@@ -137,5 +137,3 @@ class Attempts:
 def offers_of(kinds: Mapping[str, JobKind]) -> dict[str, SlotClass]:
     """Every need that the kinds can fill, and the room that it takes."""
     return {need: kind.slot_class_of(need) for kind in kinds.values() for need in kind.offers()}
-
-

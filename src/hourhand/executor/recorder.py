@@ -132,16 +132,31 @@ class Recorder:
         if step.ready_at is None:
             finishes.append(
                 Finish(
-                    claim.run_id, claim.fence, step.state, ended.started_at, ended.ended_at, reason, step.error, step.result
+                    claim.run_id,
+                    claim.fence,
+                    step.state,
+                    ended.started_at,
+                    ended.ended_at,
+                    reason,
+                    step.error,
+                    step.result,
                 )
             )
             return
         state = RunState.TIMED_OUT if step.reason is Reason.TIMEOUT else RunState.FAILED
         requeues.append(
             Requeue(
-                claim.run_id, claim.fence, state, ended.started_at, ended.ended_at, step.ready_at, reason, step.error,
-                failed=step.event is RunEvent.RETRY, lost=isinstance(outcome, Lost),
-            )  # fmt: skip
+                claim.run_id,
+                claim.fence,
+                state,
+                ended.started_at,
+                ended.ended_at,
+                step.ready_at,
+                reason,
+                step.error,
+                failed=step.event is RunEvent.RETRY,
+                lost=isinstance(outcome, Lost),
+            )
         )
         emit(Event.ATTEMPT_FAILED, run_id=str(claim.run_id), attempt=claim.attempt, reason=reason)
 

@@ -59,7 +59,9 @@ def plan(
 ) -> Plan:
     """Everything from the cursor up to `now + horizon`: what runs, what was missed, where the cursor goes."""
     stale, due = _stale_due_times(timing, cursor, now - GRACE)
-    if due is not None and due < now - GRACE:  # cut at COUNT_MAX: newer stale times follow, so none of these is the last
+    if (
+        due is not None and due < now - GRACE
+    ):  # cut at COUNT_MAX: newer stale times follow, so none of these is the last
         return Plan([], [MissedRange(stale[0], stale[-1], len(stale), Reason.CATCHUP_WINDOW)], due)
     fires, missed = _catch_up(stale, now, policy)
     # Bounded: a second-by-second job with a long horizon continues in the next plan.

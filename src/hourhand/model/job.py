@@ -24,7 +24,7 @@ KIND_DEFAULT: Final = "python"
 CATCHUP_DEFAULT: Final = CatchUpPolicy()
 
 
-# A struct where a dataclass would do: one is made per submission, and a frozen dataclass takes ten times as long to make.
+# A struct where a dataclass would do: one is made per submission, and a frozen dataclass takes ten times as long.
 class JobDefinition(msgspec.Struct, frozen=True):
     """What a person says about a job. Changing any of it makes a new version."""
 

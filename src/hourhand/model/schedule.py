@@ -261,7 +261,7 @@ def describe(timing: Timing) -> list[dict[str, Any]]:
     return [schedule.describe() for schedule in timing.schedules]
 
 
-def parse_timing(  # noqa: PLR0917 - one argument per field of the body, in its order
+def parse_timing(
     raw_schedule: object,
     zone: object = None,
     start_at: object = None,

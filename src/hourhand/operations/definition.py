@@ -45,7 +45,9 @@ _UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028
 _encode = msgspec.json.Encoder().encode
 
 
-def define_job(request: JobRequest, job_id: UUID, now: datetime, caller: str, kinds: Mapping[str, JobKind]) -> JobDefinition:
+def define_job(
+    request: JobRequest, job_id: UUID, now: datetime, caller: str, kinds: Mapping[str, JobKind]
+) -> JobDefinition:
     """The definition, or InvalidFields with everything that is wrong with it."""
     faults: list[Fault] = []
     refuse = faults.append
@@ -134,7 +136,7 @@ def read_priority(given: int | str, pointer: str, refuse: Refuse) -> int:
 
 
 def has_null(text: bytes) -> bool:
-    """Whether JSON text holds the character NUL, which PostgreSQL cannot store. An escaped backslash before is no NUL."""
+    """Whether JSON text holds the character NUL, which PostgreSQL cannot store. `\\\\u0000` is a backslash and five letters."""
     place = text.find(b"\\u0000")
     while place >= 0:
         slashes = place - len(text[:place].rstrip(b"\\"))
@@ -199,7 +201,9 @@ def _queue(given: str | None, refuse: Refuse) -> str:
     if given is None:
         return QUEUE_DEFAULT
     if not _NAME.match(given):
-        refuse(Fault("/queue", "invalid-queue", "a queue's name has 1 to 63 letters, digits, dots, dashes or underscores"))
+        refuse(
+            Fault("/queue", "invalid-queue", "a queue's name has 1 to 63 letters, digits, dots, dashes or underscores")
+        )
     return given
 
 
@@ -284,9 +288,15 @@ def _labels(given: Mapping[str, str] | None, refuse: Refuse) -> Mapping[str, str
     for key, value in given.items():
         pointer = "/labels/" + key.replace("~", "~0").replace("/", "~1")
         if not _NAME.match(key):
-            refuse(Fault(pointer, "invalid-labels", "a label's name has 1 to 63 letters, digits, dots, dashes, underscores"))
+            refuse(
+                Fault(
+                    pointer, "invalid-labels", "a label's name has 1 to 63 letters, digits, dots, dashes, underscores"
+                )
+            )
         if len(value) > _LABEL_CHARS_MAX or _UNSEEN.search(value):
-            refuse(Fault(pointer, "invalid-labels", f"a label's value has at most {_LABEL_CHARS_MAX} visible characters"))
+            refuse(
+                Fault(pointer, "invalid-labels", f"a label's value has at most {_LABEL_CHARS_MAX} visible characters")
+            )
     return given
 
 

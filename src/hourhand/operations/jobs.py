@@ -19,7 +19,6 @@ from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import JobStore, NewJob, RunStore
 
-
 # The class below has a method `list`, which inside it hides the type of that name.
 Uuids = list[UUID]
 Faults = list[Fault]
@@ -97,9 +96,7 @@ class JobOperations:
             raise NotFound("job", job_id)
         return job
 
-    async def list(
-        self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0
-    ) -> JobPage:
+    async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}
         jobs = await self._jobs.list_jobs(caller.namespace_id, before, limit + 1, skip, filters)
         return JobPage(jobs[:limit], jobs[limit - 1].job_id if len(jobs) > limit else None)
@@ -109,7 +106,9 @@ class JobOperations:
         for _ in range(5):
             old = await self.get(caller, job_id)
             if if_version is not None and old.version != if_version:
-                raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}", version=old.version)
+                raise Conflict(
+                    "version-mismatch", f"the job has version {old.version}, not {if_version}", version=old.version
+                )
             if old.state is JobState.CANCELLED:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()

@@ -1,4 +1,4 @@
-"""Wake-ups between nodes. A hint, never the news: whoever hears one looks for itself, and looks anyway from time to time."""
+"""Wake-ups between nodes. A hint, never the news: whoever hears one looks for itself, and looks from time to time."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -18,7 +18,7 @@ class Topic(StrEnum):
 
 class EventBus(Protocol):
     def publish(self, topic: Topic) -> None:
-        """Tells everyone soon: at once when it was quiet, else once for many. Never blocks, never raises; may be lost."""
+        """Tells everyone soon: at once when it was quiet, else once for many. Never blocks or raises; may be lost."""
 
     def subscribe(self, topic: Topic, hear: Callable[[], None]) -> None:
         """`hear` is called for every event, and once after each time the line was down. Before `open`."""

@@ -59,7 +59,13 @@ class JobStore(Protocol):
         expected one."""
 
     async def set_status(
-        self, namespace_id: int, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None, now: datetime
+        self,
+        namespace_id: int,
+        job_id: UUID,
+        state: JobState,
+        cursor: datetime | None,
+        reason: str | None,
+        now: datetime,
     ) -> list[UUID]:
         """Pauses, resumes or cancels: withdraws unstarted future runs (cancel: all waiting ones end as cancelled,
         running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds."""
@@ -169,7 +175,7 @@ class LiveRunStore(Protocol):
         """Moves runs into history; answers those it moved. The others were late: their fence had passed."""
 
     async def requeue_runs(self, requeues: Sequence[Requeue]) -> set[UUID]:
-        """Brings runs back to the queue; answers those it brought back. The others were late, or are being cancelled."""
+        """Brings runs back to the queue; answers which. The others were late, or are being cancelled."""
 
     async def cancelling_runs(self, executor_id: int) -> list[tuple[UUID, int]]:
         """Runs (with fences) the executor holds and must end."""
@@ -188,11 +194,20 @@ class RunStore(Protocol):
     async def list_attempts(self, run_id: UUID) -> list[Attempt]: ...
 
     async def insert_manual_run(
-        self, run_id: UUID, job: Job, namespace_id: int, requested_by: str, note: str | None, payload: Any, now: datetime
+        self,
+        run_id: UUID,
+        job: Job,
+        namespace_id: int,
+        requested_by: str,
+        note: str | None,
+        payload: Any,
+        now: datetime,
     ) -> None: ...
 
-    async def cancel_runs(self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime) -> dict[UUID, bool]:
-        """For each run that could be cancelled: True when it ended at once, False when its executor was asked to stop."""
+    async def cancel_runs(
+        self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime
+    ) -> dict[UUID, bool]:
+        """For each run that could be cancelled: True if it ended at once, False if its executor was asked to stop."""
 
     async def count_runs(self, namespace_id: int, since: datetime) -> tuple[dict[RunState, int], dict[RunState, int]]:
         """Live runs by state, and finished ones of due times since then by state."""

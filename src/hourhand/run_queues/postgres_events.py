@@ -1,7 +1,7 @@
 """Wake-ups by LISTEN/NOTIFY.
 
-NOTIFY takes a lock that all commits of a cluster share, so it never rides on a submitting or finishing transaction: it is
-sent from a statement of its own, at once on the leading edge, then at most once per `COALESCE_SECONDS` and topic.
+NOTIFY takes a lock that all commits of a cluster share, so it never rides on a submitting or finishing transaction: it
+is sent from a statement of its own, at once on the leading edge, then at most once per `COALESCE_SECONDS` and topic.
 """
 
 import asyncio
@@ -49,7 +49,8 @@ class PostgresEventBus:
         async with self._database.connection() as db:
             # A wake-up need not survive a crash, so its commit does not wait for the disk.
             await db.execute(
-                "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, '') FROM unnest($1::text[]) AS c", channels
+                "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, '') FROM unnest($1::text[]) AS c",
+                channels,
             )
         await asyncio.sleep(COALESCE_SECONDS)
         return 0 if self._pending else None

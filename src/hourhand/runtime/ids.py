@@ -8,7 +8,7 @@ from hourhand.model.ids import time_ordered_id
 
 
 class IdSource:
-    """Ids need to be unlike, not secret: a generator seeded by the system is enough, and much faster than the system."""
+    """Ids need to be unlike, not secret: a generator seeded by the system is enough, and much faster."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)  # noqa: S311

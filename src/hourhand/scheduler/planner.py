@@ -76,7 +76,7 @@ class Planner:
         try:
             planned = plan(cursor.timing, cursor.next_fire, now, self._horizon, cursor.catchup)
         except ZoneFault as fault:
-            # A zone that this machine's tz data no longer has must not hold up everybody else's jobs. Looked at again later.
+            # A zone that the tz data no longer has must not hold up everybody else's jobs. Looked at again later.
             emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=str(fault))
             return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), now + UNPLANNABLE_REST)
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)

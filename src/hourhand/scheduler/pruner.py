@@ -15,7 +15,9 @@ class PartitionKeeper(Protocol):
 
 
 class Pruner:
-    def __init__(self, partitions: PartitionKeeper, cuts: Sequence[Any], leadership: Leadership, clock: DatabaseClock) -> None:
+    def __init__(
+        self, partitions: PartitionKeeper, cuts: Sequence[Any], leadership: Leadership, clock: DatabaseClock
+    ) -> None:
         self._partitions = partitions
         self._cuts = cuts
         self._leadership = leadership

@@ -53,9 +53,17 @@ class Reaper:
             else:
                 requeues.append(
                     Requeue(
-                        run.run_id, run.fence, RunState.LOST, run.started_at, now, step.ready_at, reason, step.error,
-                        failed=False, lost=True,
-                    )  # fmt: skip
+                        run.run_id,
+                        run.fence,
+                        RunState.LOST,
+                        run.started_at,
+                        now,
+                        step.ready_at,
+                        reason,
+                        step.error,
+                        failed=False,
+                        lost=True,
+                    )
                 )
         done = len(await self._live_runs.finish_runs(finishes)) if finishes else 0
         return done + (len(await self._live_runs.requeue_runs(requeues)) if requeues else 0)

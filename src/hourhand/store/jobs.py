@@ -20,8 +20,8 @@ from hourhand.store.names import Names
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
 _JOB_COLUMNS: Final = [
-    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries", "retry",
-    "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at", "created_by",
+    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
+    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at", "created_by",
     "updated_at",
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
@@ -127,7 +127,13 @@ class Jobs:
             return await self._held_runs(db, old)
 
     async def set_status(
-        self, namespace_id: int, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None, now: datetime
+        self,
+        namespace_id: int,
+        job_id: UUID,
+        state: JobState,
+        cursor: datetime | None,
+        reason: str | None,
+        now: datetime,
     ) -> list[UUID]:
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
@@ -168,7 +174,9 @@ class Jobs:
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
         version = _version(old)
-        await self._fetch(db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])})
+        await self._fetch(
+            db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])}
+        )
 
     async def _withdraw(self, db: Connection, old: Record, now: datetime) -> None:
         await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now)
@@ -180,7 +188,10 @@ class Jobs:
     async def _cancel_runs(self, db: Connection, old: Record, now: datetime) -> None:
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
         run_ids = [row["run_id"] for row in rows]
-        for name, more in (("cancel_waiting", {"now": now, "reason": Reason.JOB_CANCELLED.value}), ("request_cancel", {})):
+        for name, more in (
+            ("cancel_waiting", {"now": now, "reason": Reason.JOB_CANCELLED.value}),
+            ("request_cancel", {}),
+        ):
             query = self._run_queries[name]
             await self._database.fetch_on(db, query, run_ids=run_ids, namespace_id=old["namespace_id"], **more)
 

@@ -13,7 +13,9 @@ from hourhand.ports.stores import Finish, Head, Held, Requeue
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
 
-_MAY_FINISH: Final = sorted({*sources(RunEvent.SUCCEED), *sources(RunEvent.CANCEL)} - {RunState.QUEUED, RunState.WAITING})
+_MAY_FINISH: Final = sorted(
+    {*sources(RunEvent.SUCCEED), *sources(RunEvent.CANCEL)} - {RunState.QUEUED, RunState.WAITING}
+)
 _MAY_RETURN: Final = sources(RunEvent.RELEASE)
 
 

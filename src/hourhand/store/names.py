@@ -24,7 +24,9 @@ class Names:
         missing = [pair for pair in set(wanted) if pair not in self._lane_ids]
         if missing:
             rows = await self._database.fetch(
-                self._queries["resolve_lanes"], queues=[queue for queue, _ in missing], needs=[needs for _, needs in missing]
+                self._queries["resolve_lanes"],
+                queues=[queue for queue, _ in missing],
+                needs=[needs for _, needs in missing],
             )
             for row in rows:
                 self._lane_ids[row["queue"], row["needs"]] = row["lane_id"]

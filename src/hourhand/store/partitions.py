@@ -58,13 +58,16 @@ class Partitions:
         low, high = lowest_id_at(start), lowest_id_at(start + timedelta(days=cut.days))
         async with self._database.transaction() as db:
             await _bound_waiting(db)
-            await db.execute(f"CREATE TABLE {schema}.{name} (LIKE {schema}.{cut.table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+            await db.execute(
+                f"CREATE TABLE {schema}.{name} (LIKE {schema}.{cut.table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
+            )
             await db.execute(
                 f"WITH strays AS (DELETE FROM {schema}.{cut.table}_rest WHERE {_key(cut)} >= '{low}' "
                 f"AND {_key(cut)} < '{high}' RETURNING *) INSERT INTO {schema}.{name} SELECT * FROM strays"
             )
             await db.execute(
-                f"ALTER TABLE {schema}.{cut.table} ATTACH PARTITION {schema}.{name} FOR VALUES FROM ('{low}') TO ('{high}')"
+                f"ALTER TABLE {schema}.{cut.table} ATTACH PARTITION {schema}.{name} "
+                f"FOR VALUES FROM ('{low}') TO ('{high}')"
             )
 
     async def _drop(self, name: str) -> None:

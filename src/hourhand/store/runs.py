@@ -73,7 +73,14 @@ class Runs:
         ]
 
     async def insert_manual_run(
-        self, run_id: UUID, job: Job, namespace_id: int, requested_by: str, note: str | None, payload: Any, now: datetime
+        self,
+        run_id: UUID,
+        job: Job,
+        namespace_id: int,
+        requested_by: str,
+        note: str | None,
+        payload: Any,
+        now: datetime,
     ) -> None:
         lanes = await self._names.lane_ids([(job.definition.queue, job.definition.needs)])
         await self._database.fetch(
