@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from hourhand.api.refusals import BadRequest, CsrfFailed, TooManyTries
-from hourhand.api.settings import ApiSettings
+from hourhand.api.settings import TOKEN_CACHE_SECONDS_MAX, ApiSettings
 from hourhand.model.errors import Unauthenticated
 from hourhand.operations.access import TOKEN_PREFIX, Access
 from hourhand.operations.requests import Caller
@@ -92,7 +92,7 @@ class Authenticator:
 
     def __init__(self, access: Access, settings: ApiSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._access = access
-        self._seconds = settings.token_cache_seconds
+        self._seconds = min(settings.token_cache_seconds, TOKEN_CACHE_SECONDS_MAX)
         self._entries_max = settings.token_cache_max
         self._monotonic = monotonic
         self._known: OrderedDict[tuple[bytes, str | None, bool], tuple[float, Caller]] = OrderedDict()

@@ -25,7 +25,7 @@ class ClusterOperations:
 
     async def status(self, caller: Caller) -> ClusterStatus:
         now = self._clock.now()
-        rows = await self._nodes.present_nodes(None)
+        rows = await self._nodes.present_nodes()
         live, finished = await self._runs.count_runs(caller.namespace_id, now - timedelta(hours=1))
         schedulers = [row.node_id for row in rows if row.role == "scheduler"]
         owned = [(await self._nodes.owned_shards(node_id))[0] for node_id in schedulers]
@@ -54,7 +54,7 @@ class ClusterOperations:
         """Check name → "ok", or what is wrong."""
         checks = {"database": "ok", "scheduler": "ok", "executor": "ok"}
         try:
-            rows = await self._nodes.present_nodes(None)
+            rows = await self._nodes.present_nodes()
         except Exception as fault:  # whatever keeps us from the database is the answer
             return {"database": f"cannot be reached: {type(fault).__name__}"}
         for role in ("scheduler", "executor"):

@@ -136,7 +136,7 @@ def read_priority(given: int | str, pointer: str, refuse: Refuse) -> int:
 
 
 def has_null(text: bytes) -> bool:
-    """Whether JSON text holds the character NUL, which PostgreSQL cannot store. `\\\\u0000` is a backslash and five letters."""
+    """Whether JSON text holds the character NUL, which PostgreSQL cannot store. An escaped backslash before is none."""
     place = text.find(b"\\u0000")
     while place >= 0:
         slashes = place - len(text[:place].rstrip(b"\\"))

@@ -242,6 +242,14 @@ class NodeRow:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class SweptNode:
+    node_id: int
+    role: str
+    ended: bool
+    expired: bool
+
+
 class NodeStore(Protocol):
     async def register_node(self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any]) -> int: ...
 
@@ -250,13 +258,19 @@ class NodeStore(Protocol):
 
     async def end_node(self, node_id: int) -> None: ...
 
-    async def present_nodes(self, role: str | None) -> list[NodeRow]: ...
+    async def present_nodes(self) -> list[NodeRow]: ...
 
-    async def bury_expired(self) -> list[int]:
-        """Ends nodes whose lease has run out; their numbers."""
+    async def sweep_nodes(self) -> list["SweptNode"]:
+        """Every node that has not ended, and every ended one whose runs were not returned yet."""
 
-    async def unreturned_executors(self) -> list[int]:
-        """Executors that ended while runs still carry their number."""
+    async def bury_nodes(self, node_ids: Sequence[int]) -> list[int]:
+        """Ends those of the nodes whose lease has run out by now; which."""
+
+    async def mark_returned(self, node_ids: Sequence[int]) -> None:
+        """Nothing is in the hands of these ended nodes any more."""
+
+    async def stray_executors(self) -> list[int]:
+        """Ended executors whose number live runs still carry."""
 
     async def take_lease(self, name: str, node_id: int, lease_seconds: float) -> int | None:
         """Takes or renews; the epoch, or None when another holds it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.shards import share_out
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import NodeStore
+from hourhand.ports.stores import NodeStore, SweptNode
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
@@ -57,12 +57,14 @@ class Leadership:
             await self._renew()
         if self.epoch is None:
             return
-        if _monotonic() >= self._bury_from:
-            dead = await self._nodes.bury_expired()
-            if dead:
-                emit(Event.NODES_LOST, node_ids=dead)
-        await self._assign(self.epoch)
-        await self._reaper.run_once()
+        nodes = await self._nodes.sweep_nodes()
+        expired = [node.node_id for node in nodes if node.expired and not node.ended]
+        if expired and _monotonic() >= self._bury_from:
+            dead = await self._nodes.bury_nodes(expired)
+            emit(Event.NODES_LOST, node_ids=dead)
+            nodes = await self._nodes.sweep_nodes()
+        await self._assign(self.epoch, [node.node_id for node in nodes if _may_own(node)])
+        await self._reaper.run_once([node.node_id for node in nodes if node.ended])
 
     async def _renew(self) -> None:
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
@@ -72,9 +74,8 @@ class Leadership:
             self._owners = {}
         self.epoch = epoch
 
-    async def _assign(self, epoch: int) -> None:
-        rows = await self._nodes.present_nodes("scheduler")
-        owners = share_out([row.node_id for row in rows if row.lease_until > row.now])
+    async def _assign(self, epoch: int, schedulers: list[int]) -> None:
+        owners = share_out(schedulers)
         if owners == self._owners:
             return
         moved = await self._nodes.assign_shards(self._node_id(), epoch, owners)
@@ -82,6 +83,10 @@ class Leadership:
         if moved:
             emit(Event.SHARDS_ASSIGNED, moved=moved, schedulers=len(set(owners.values())))
             self._bus.publish(Topic.SHARDS)
+
+
+def _may_own(node: SweptNode) -> bool:
+    return node.role == "scheduler" and not node.ended and not node.expired
 
 
 def _monotonic() -> float:

@@ -51,9 +51,11 @@ class Planner:
         """Plans everything up to the horizon; says how long it may sleep."""
         if not self._shards_owned:
             return None
-        while await self._plan_batch():
-            pass
         upcoming = await self._timetable.next_cursor()
+        if upcoming is not None and upcoming <= self._clock.now() + self._horizon:
+            while await self._plan_batch():
+                pass
+            upcoming = await self._timetable.next_cursor()
         if upcoming is None:
             return None
         pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds

@@ -4,6 +4,9 @@ The database decides that a lease is over; this module decides what follows. It 
 that executor's late write is refused by its fence number.
 """
 
+import asyncio
+from collections.abc import Sequence
+
 from hourhand.model.outcome import Cancelled, Lost
 from hourhand.model.retry import DEFAULT_RETRY
 from hourhand.model.settle import Standing, settle
@@ -15,6 +18,8 @@ from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 BATCH_MAX = 500
+HEAL_SECONDS = 15.0
+"""How often all live runs are searched for strays."""
 
 
 class Reaper:
@@ -23,10 +28,13 @@ class Reaper:
         self._nodes = nodes
         self._clock = clock
         self._bus = bus
+        self._heal_at = 0.0
 
-    async def run_once(self) -> int:
+    async def run_once(self, executors: Sequence[int]) -> int:
         """Returns the runs of executors that have ended; says how many."""
-        executors = await self._nodes.unreturned_executors()
+        if _monotonic() >= self._heal_at:
+            self._heal_at = _monotonic() + HEAL_SECONDS
+            executors = [*executors, *await self._nodes.stray_executors()]
         if not executors:
             return 0
         returned = 0
@@ -35,6 +43,7 @@ class Reaper:
             returned += settled
             if not settled:
                 break
+        await self._nodes.mark_returned(executors)
         if returned:
             emit(Event.RUNS_RETURNED, runs=returned, executors=executors)
             self._bus.publish(Topic.READY)
@@ -67,3 +76,7 @@ class Reaper:
                 )
         done = len(await self._live_runs.finish_runs(finishes)) if finishes else 0
         return done + (len(await self._live_runs.requeue_runs(requeues)) if requeues else 0)
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

@@ -21,8 +21,8 @@ _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED:
 
 _JOB_COLUMNS: Final = [
     "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
-    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at", "created_by",
-    "updated_at",
+    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
+    "created_by", "updated_at",
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
     "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",

@@ -1,12 +1,12 @@
 """Nodes, the leader's lease and the owners of shards, all by the database's clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
-from hourhand.ports.stores import NodeRow
+from hourhand.ports.stores import NodeRow, SweptNode
 from hourhand.store.jsons import from_json, to_json
 
 
@@ -31,8 +31,8 @@ class Nodes:
     async def end_node(self, node_id: int) -> None:
         await self._database.fetch(self._queries["end_node"], node_id=node_id)
 
-    async def present_nodes(self, role: str | None) -> list[NodeRow]:
-        rows = await self._database.fetch(self._queries["present_nodes"], role=role)
+    async def present_nodes(self) -> list[NodeRow]:
+        rows = await self._database.fetch(self._queries["present_nodes"])
         return [
             NodeRow(
                 row["node_id"],
@@ -46,15 +46,19 @@ class Nodes:
             for row in rows
         ]
 
-    async def bury_expired(self) -> list[int]:
-        rows = await self._database.fetch(self._queries["expired_nodes"])
-        if not rows:
-            return []
-        buried = await self._database.fetch(self._queries["bury_nodes"], node_ids=[row["node_id"] for row in rows])
-        return [row["node_id"] for row in buried]
+    async def sweep_nodes(self) -> list[SweptNode]:
+        rows = await self._database.fetch(self._queries["sweep_nodes"])
+        return [SweptNode(row["node_id"], row["role"], row["ended"], row["expired"]) for row in rows]
 
-    async def unreturned_executors(self) -> list[int]:
-        rows = await self._database.fetch(self._queries["unreturned_executors"])
+    async def bury_nodes(self, node_ids: Sequence[int]) -> list[int]:
+        rows = await self._database.fetch(self._queries["bury_nodes"], node_ids=node_ids)
+        return [row["node_id"] for row in rows]
+
+    async def mark_returned(self, node_ids: Sequence[int]) -> None:
+        await self._database.fetch(self._queries["mark_returned"], node_ids=node_ids)
+
+    async def stray_executors(self) -> list[int]:
+        rows = await self._database.fetch(self._queries["stray_executors"])
         return [row["executor_id"] for row in rows]
 
     async def take_lease(self, name: str, node_id: int, lease_seconds: float) -> int | None:

@@ -108,6 +108,17 @@ async def test_a_token_is_asked_for_once_in_a_while(access: Any) -> None:
         await authenticator.authenticate(token, None)
 
 
+async def test_a_revoked_token_is_dead_within_five_seconds_whatever_is_set(access: Any) -> None:
+    now = 0.0
+    authenticator = Authenticator(access, ApiSettings(token_cache_seconds=3600), lambda: now)
+    await authenticator.authenticate(Credentials(TOKEN, from_cookie=False), None)
+    access.revoked = True
+    now = 5.0
+
+    with pytest.raises(Unauthenticated):
+        await authenticator.authenticate(Credentials(TOKEN, from_cookie=False), None)
+
+
 async def test_the_memory_for_tokens_is_bounded(access: Any) -> None:
     authenticator = Authenticator(access, ApiSettings(token_cache_max=1), lambda: 0.0)
     token = Credentials(TOKEN, from_cookie=False)

@@ -173,10 +173,11 @@ CREATE TABLE hourhand.nodes (
     name         text NOT NULL,
     started_at   timestamptz NOT NULL,
     lease_until  timestamptz NOT NULL,
-    ended_at     timestamptz,             -- set when the node left, or when it was found dead and its runs were returned
+    ended_at     timestamptz,             -- set when the node left, or when it was found dead
+    returned     boolean NOT NULL DEFAULT false,   -- nothing is in its hands any more
     facts        jsonb NOT NULL
 ) WITH (fillfactor = 50);
-CREATE INDEX nodes_present ON hourhand.nodes (role) WHERE ended_at IS NULL;
+CREATE INDEX nodes_present ON hourhand.nodes (node_id) WHERE ended_at IS NULL OR NOT returned;
 
 CREATE TABLE hourhand.leases (
     name        text PRIMARY KEY,

@@ -16,11 +16,13 @@ UPDATE hourhand.nodes SET ended_at = clock_timestamp(), lease_until = clock_time
 
 -- name: present_nodes
 SELECT node_id, role, name, started_at, lease_until, facts, clock_timestamp() AS now
-  FROM hourhand.nodes WHERE ended_at IS NULL AND (@role::text IS NULL OR role = @role)
+  FROM hourhand.nodes WHERE ended_at IS NULL
  ORDER BY node_id;
 
--- name: expired_nodes
-SELECT node_id, role, name FROM hourhand.nodes WHERE ended_at IS NULL AND lease_until < clock_timestamp()
+-- name: sweep_nodes
+-- What a leader needs to know each second: who is there, whose lease is over, whose runs are still to be returned.
+SELECT node_id, role, ended_at IS NOT NULL AS ended, lease_until < clock_timestamp() AS expired
+  FROM hourhand.nodes WHERE ended_at IS NULL OR NOT returned
  ORDER BY node_id;
 
 -- name: bury_nodes
@@ -28,8 +30,12 @@ UPDATE hourhand.nodes SET ended_at = clock_timestamp() WHERE node_id = ANY (@nod
    AND lease_until < clock_timestamp()
 RETURNING node_id;
 
--- name: unreturned_executors
--- Executors that have ended while runs still carry their number.
+-- name: mark_returned
+UPDATE hourhand.nodes SET returned = true WHERE node_id = ANY (@node_ids::int[]) AND ended_at IS NOT NULL;
+
+-- name: stray_executors
+-- Executors that ended while runs still carry their number: a claim that committed just after its executor was buried.
+-- A walk over all live runs, so done seldom.
 SELECT DISTINCT r.executor_id FROM hourhand.live_runs r JOIN hourhand.nodes n ON n.node_id = r.executor_id
  WHERE r.state IN (2, 3, 4) AND n.ended_at IS NOT NULL;
 

@@ -1,0 +1,394 @@
+"""Plan guards: with a million finished and a hundred thousand live runs, every hot statement goes by an index and
+touches a bounded number of pages, whether PostgreSQL plans for the given values or once for all."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+from sample_jobs import NAMESPACE, START, at
+
+from hourhand.database.connections import Connection, Database, DatabaseSettings
+from hourhand.database.migrate import migrate
+from hourhand.database.queries import load_queries
+from hourhand.model.ids import scheduled_run_id
+from hourhand.model.states import FINAL_STATES, LIVE_STATES
+from hourhand.store.partitions import Cut, Partitions
+
+JOBS, RUNS, LIVE, LANES = 100_000, 1_000_000, 100_000, 50
+BIG_ROWS = 2000
+"""Reading a smaller table from end to end is right."""
+
+# Even numbers are jobs that run once, odd ones recur. Every job has a cursor, a live run and ten finished ones, spread
+# over eight days. One live run in ten is in the hands of an executor, one in a thousand is to be cancelled.
+FILL = f"""
+INSERT INTO hourhand.lanes (queue, needs) SELECT 'default', 'need-' || n FROM generate_series(1, {LANES}) n;
+INSERT INTO hourhand.nodes (role, name, started_at, lease_until, facts)
+SELECT 'executor', 'executor-' || n, now(), now() + interval '1 day', '{{}}' FROM generate_series(1, 20) n;
+INSERT INTO hourhand.nodes (role, name, started_at, lease_until, ended_at, facts)
+SELECT 'executor', 'gone-' || n, now(), now(), now(), '{{}}' FROM generate_series(1, 20) n;
+UPDATE hourhand.shards SET owner_id = 1, epoch = 1;
+
+CREATE TEMPORARY TABLE numbered AS
+SELECT n, (lpad(to_hex({int(START.timestamp() * 1000)} + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid AS job_id,
+       timestamptz '{START.isoformat()}' + n * interval '1 second' AS due_at
+  FROM generate_series(1, {JOBS}) n;
+
+INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, due_at, timing, priority, max_retries, owner,
+                           status, version, created_at, created_by, updated_at)
+SELECT job_id, {NAMESPACE}, 1 + n % {LANES}, 'job ' || n, 'number', '{{"n": 1}}', CASE n % 2 WHEN 0 THEN due_at END,
+       CASE n % 2 WHEN 1 THEN '{{"schedules": [], "zone": "UTC"}}'::jsonb END, n % 3, 3, 'ada', 0, 1, now(), 'ada', now()
+  FROM numbered;
+
+INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
+SELECT job_id, due_at, {NAMESPACE}, 1 + n % {LANES}, 1, n % 1024, n % 3, n % 2 = 1 FROM numbered;
+
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, started_at, fence, namespace_id, lane_id,
+                                executor_id, version, state, priority, cause, attempt)
+SELECT hourhand.scheduled_run_id(due_at, job_id), job_id, due_at, due_at, NULL,
+       CASE WHEN n % 10 = 0 THEN nextval('hourhand.fence') END, {NAMESPACE}, 1 + n % {LANES},
+       CASE WHEN n % 10 = 0 THEN 1 + n / 10 % 20 END, 1,
+       CASE WHEN n % 1000 = 0 THEN 4 WHEN n % 20 = 0 THEN 3 WHEN n % 10 = 0 THEN 2 ELSE 0 END, n % 3, n % 2,
+       CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END
+  FROM numbered;
+
+INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
+                           cause, attempt)
+SELECT hourhand.scheduled_run_id(due, job_id), job_id, due, due, due, {NAMESPACE}, 1 + n % 20, 1, 10 + n % 3, 1, 1
+  FROM (SELECT n, job_id, timestamptz '{START.isoformat()}' + (k * 65536 + n % 65536 + 0.5) * interval '1 second' AS due
+          FROM generate_series(0, {RUNS // JOBS - 1}) k CROSS JOIN numbered) d;
+
+INSERT INTO hourhand.log_chunks (run_id, attempt, first_line, at, stream, lines)
+SELECT job_id, 1, line, ARRAY[due_at], ARRAY[0], ARRAY['a line of text'] FROM numbered, generate_series(1, 100) line
+ WHERE n <= 500;
+"""
+
+
+@dataclass
+class Ground:
+    """The filled tables, and some rows of them to ask for."""
+
+    database: Database
+    db: Connection
+    big: set[str]
+    jobs: dict[int, UUID]
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def due(self, number: int) -> datetime:
+        return at(number)
+
+    def run_id(self, number: int) -> UUID:
+        return scheduled_run_id(self.due(number), self.jobs[number])
+
+
+@pytest.fixture(scope="module")
+async def ground(database_url: str) -> AsyncIterator[Ground]:
+    schema = "test_plans"
+    database = Database(DatabaseSettings(url=database_url, schema=schema), "test")
+    await database.open()
+    await migrate(database)
+    cuts = [Cut("jobs", 7, 2, None), *(Cut(table, 1, 7, None) for table in ("runs", "attempts", "log_chunks"))]
+    await Partitions(database).maintain(cuts, START)
+    db = await asyncpg.connect(database_url)
+    await db.execute("SET synchronous_commit = off")
+    await db.execute(FILL.replace("hourhand.", f"{schema}."))
+    tables = await db.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p')", schema
+    )
+    await db.execute("ANALYZE " + ", ".join(f"{schema}.{row['relname']}" for row in tables))
+    big = await db.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r' AND reltuples > $2",
+        schema,
+        BIG_ROWS,
+    )
+    jobs = await db.fetch("SELECT n, job_id FROM numbered WHERE n <= 5000")
+    yield Ground(database, db, {row["relname"] for row in big}, {row["n"]: row["job_id"] for row in jobs})
+    await db.execute(f"DROP SCHEMA {schema} CASCADE")
+    await db.close()
+    await database.close()
+
+
+@dataclass(frozen=True)
+class Plan:
+    scanned: set[str]
+    """Tables read from end to end."""
+    pages: int
+    """Pages touched."""
+    rows: int
+    text: str
+
+
+async def explain(ground: Ground, file_name: str, name: str, generic: bool, **values: Any) -> Plan:
+    """Runs the statement as a prepared one, sees how it was done, and takes it back."""
+    query = load_queries("hourhand.store.sql", file_name, ground.database.schema)[name]
+    arguments = ", ".join(literal(value) for value in query.arguments(values))
+    statement = f"guard_{next(ground.numbers)}"
+    transaction = ground.db.transaction()
+    await transaction.start()
+    try:
+        await ground.db.execute(f"SET LOCAL plan_cache_mode = force_{'generic' if generic else 'custom'}_plan")
+        await ground.db.execute(f"PREPARE {statement} AS {query.text}")
+        call = f"EXECUTE {statement}" + (f"({arguments})" if arguments else "")
+        text = await ground.db.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {call}")
+    finally:
+        await transaction.rollback()
+        await ground.db.execute(f"DEALLOCATE {statement}")
+    root = json.loads(text)[0]["Plan"]
+    nodes = list(nodes_of(root))
+    scanned = {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan" and node["Actual Loops"]}
+    shown = "\n".join(f"{'  ' * node['depth']}{sketch(node)}" for node in nodes)
+    return Plan(scanned, pages(root), int(root["Actual Rows"]), f"{name}\n{shown}")
+
+
+def pages(node: dict[str, Any]) -> int:
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
+
+
+def sketch(node: dict[str, Any]) -> str:
+    named = node.get("Index Name") or node.get("Relation Name") or ""
+    return f"{node['Node Type']} {named}: {node['Actual Rows']} rows x {node['Actual Loops']}, {pages(node)} pages"
+
+
+def nodes_of(node: dict[str, Any], depth: int = 1) -> Iterator[dict[str, Any]]:
+    yield {**node, "depth": depth}
+    for child in node.get("Plans", ()):
+        yield from nodes_of(child, depth + 1)
+
+
+def literal(value: Any) -> str:
+    return "NULL" if value is None else "'" + plain(value).replace("'", "''") + "'"
+
+
+def plain(value: Any) -> str:
+    match value:
+        case list() | tuple():
+            return "{" + ",".join("NULL" if item is None else f'"{plain(item)}"' for item in value) + "}"
+        case datetime():
+            return value.isoformat()
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(int(value))
+        case _:
+            return str(value)
+
+
+both_ways = pytest.mark.parametrize("generic", [False, True], ids=["custom", "generic"])
+
+
+def assert_by_index(plan: Plan, ground: Ground, pages_max: int, rows: int | None = None) -> None:
+    assert plan.scanned & ground.big == set(), plan.text
+    assert plan.pages < pages_max, f"{plan.pages} pages touched: {plan.text}"
+    assert rows is None or plan.rows == rows, plan.text
+
+
+async def held_fences(ground: Ground, numbers: Sequence[int]) -> list[int]:
+    found = await ground.db.fetch(
+        f"SELECT run_id, fence FROM {ground.database.schema}.live_runs WHERE run_id = ANY ($1)",
+        [ground.run_id(number) for number in numbers],
+    )
+    fences = {row["run_id"]: row["fence"] for row in found}
+    return [fences[ground.run_id(number)] for number in numbers]
+
+
+@both_ways
+async def test_looking_for_work_touches_one_entry_per_lane_and_priority(ground: Ground, generic: bool) -> None:
+    lanes = list(range(1, LANES + 1))
+    plan = await explain(ground, "live_runs.sql", "peek_ready", generic, lanes=lanes)
+    assert_by_index(plan, ground, 1000)
+    assert plan.rows >= LANES
+
+
+@both_ways
+async def test_a_claim_of_a_hundred_reads_hardly_more_than_it_claims(ground: Ground, generic: bool) -> None:
+    lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
+    plan = await explain(
+        ground, "live_runs.sql", "claim_runs", generic,
+        lanes=lanes, priorities=[2, 1, 0] * LANES, until=at(JOBS), limit=100, executor_id=1,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 5000, rows=100)
+
+
+@both_ways
+async def test_a_claim_when_nothing_is_due_reads_next_to_nothing(ground: Ground, generic: bool) -> None:
+    lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
+    plan = await explain(
+        ground, "live_runs.sql", "claim_runs", generic,
+        lanes=lanes, priorities=[2, 1, 0] * LANES, until=at(-1), limit=100, executor_id=1,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 1000, rows=0)
+
+
+@both_ways
+async def test_starting_a_hundred_runs_goes_by_their_ids(ground: Ground, generic: bool) -> None:
+    numbers = [10 + 20 * place for place in range(100)]
+    plan = await explain(
+        ground, "live_runs.sql", "start_runs", generic,
+        run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
+        started=[START] * 100,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 5000)
+
+
+@both_ways
+async def test_finishing_a_hundred_runs_goes_by_their_ids(ground: Ground, generic: bool) -> None:
+    numbers = [10 + 20 * place for place in range(100)]
+    plan = await explain(
+        ground, "live_runs.sql", "finish_runs", generic,
+        run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
+        states=[10] * 100, started=[START] * 100, ended=[START] * 100, reasons=[None] * 100, errors=[None] * 100,
+        results=[None] * 100, from_states=[2, 3, 4],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 6000)
+
+
+@both_ways
+async def test_bringing_back_a_hundred_runs_goes_by_their_ids(ground: Ground, generic: bool) -> None:
+    numbers = [10 + 20 * place for place in range(100)]
+    plan = await explain(
+        ground, "live_runs.sql", "requeue_runs", generic,
+        run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
+        ready=[START] * 100, failed=[1] * 100, lost=[0] * 100, states=[11] * 100, started=[START] * 100,
+        ended=[START] * 100, reasons=["exit_code"] * 100, errors=[None] * 100, from_states=[2, 3],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 8000, rows=100)
+
+
+@both_ways
+async def test_cancelling_runs_are_found_by_their_executor(ground: Ground, generic: bool) -> None:
+    plan = await explain(ground, "live_runs.sql", "cancelling_runs", generic, executor_id=1)
+    assert_by_index(plan, ground, 200, rows=100)
+
+
+@both_ways
+@pytest.mark.parametrize("name", ["cancel_waiting", "request_cancel"])
+async def test_a_run_is_cancelled_by_its_id(ground: Ground, name: str, generic: bool) -> None:
+    more = {"now": START, "reason": "cancelled"} if name == "cancel_waiting" else {}
+    run_ids = [ground.run_id(3)]
+    plan = await explain(ground, "live_runs.sql", name, generic, run_ids=run_ids, namespace_id=NAMESPACE, **more)
+    assert_by_index(plan, ground, 200)
+
+
+@both_ways
+async def test_firing_jobs_that_run_once_reads_what_is_due_and_nothing_else(ground: Ground, generic: bool) -> None:
+    plan = await explain(ground, "timetable.sql", "fire_once", generic, node_id=1, epoch=1, until=at(2000), limit=500)
+    assert_by_index(plan, ground, 20_000)
+
+
+@both_ways
+async def test_due_cursors_are_read_in_order_of_time(ground: Ground, generic: bool) -> None:
+    plan = await explain(ground, "timetable.sql", "due_cursors", generic, node_id=1, epoch=1, until=at(2000), limit=500)
+    assert_by_index(plan, ground, 5000, rows=500)
+
+
+@both_ways
+async def test_a_look_at_the_timetable_when_nothing_is_due_costs_nothing(ground: Ground, generic: bool) -> None:
+    for name in ("fire_once", "due_cursors"):
+        plan = await explain(ground, "timetable.sql", name, generic, node_id=1, epoch=1, until=at(-1), limit=500)
+        assert_by_index(plan, ground, 50, rows=0)
+
+
+@both_ways
+async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, generic: bool) -> None:
+    numbers = [1 + 2 * place for place in range(200)]
+    jobs = [ground.jobs[number] for number in numbers]
+    later = [ground.due(number) + timedelta(days=5) for number in numbers]
+    plan = await explain(
+        ground, "timetable.sql", "advance_cursors", generic,
+        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number) for number in numbers], versions=[1] * 200,
+        next_fires=later, run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
+        run_job_ids=jobs, run_dues=later, missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[],
+        missed_reasons=[],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 12_000, rows=200)
+
+
+@both_ways
+async def test_when_the_next_job_falls_due_is_the_first_entry_of_an_index(ground: Ground, generic: bool) -> None:
+    assert_by_index(await explain(ground, "timetable.sql", "next_cursor", generic), ground, 20)
+
+
+@both_ways
+@pytest.mark.parametrize("number", [4, 5], ids=["once", "recurring"])
+@pytest.mark.parametrize("name", ["get_job", "lock_job"])
+async def test_a_job_is_read_by_its_id(ground: Ground, name: str, number: int, generic: bool) -> None:
+    plan = await explain(ground, "jobs.sql", name, generic, namespace_id=NAMESPACE, job_id=ground.jobs[number])
+    assert_by_index(plan, ground, 100, rows=1)
+
+
+@both_ways
+@pytest.mark.parametrize(("name", "later"), [("get_live_run", 0.0), ("get_finished_run", 0.5)])
+async def test_a_run_is_read_by_its_id(ground: Ground, name: str, later: float, generic: bool) -> None:
+    run_id = scheduled_run_id(at(5 + later), ground.jobs[5])
+    plan = await explain(ground, "runs.sql", name, generic, namespace_id=NAMESPACE, run_id=run_id)
+    assert_by_index(plan, ground, 100, rows=1)
+
+
+@both_ways
+async def test_the_newest_finished_runs_are_read_off_the_end_of_their_index(ground: Ground, generic: bool) -> None:
+    for before in (UUID(int=(1 << 128) - 1), scheduled_run_id(at(200_000), ground.jobs[1])):
+        plan = await explain(
+            ground, "runs.sql", "list_finished_runs", generic,
+            namespace_id=NAMESPACE, states=FINAL_STATES, before=before, limit=50,
+        )  # fmt: skip
+        assert_by_index(plan, ground, 1000, rows=50)
+
+
+@both_ways
+async def test_the_finished_runs_of_a_job_are_found_by_the_job(ground: Ground, generic: bool) -> None:
+    plan = await explain(
+        ground, "runs.sql", "list_finished_runs_of_job", generic,
+        namespace_id=NAMESPACE, job_id=ground.jobs[5], states=FINAL_STATES, before=UUID(int=(1 << 128) - 1), limit=50,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 500, rows=10)
+
+
+@both_ways
+@pytest.mark.parametrize("number", [4, 5], ids=["once", "recurring"])
+async def test_the_live_runs_of_a_job_are_found_by_the_job_or_by_their_id(
+    ground: Ground, number: int, generic: bool
+) -> None:
+    plan = await explain(
+        ground, "runs.sql", "list_live_runs_of_job", generic,
+        namespace_id=NAMESPACE, job_id=ground.jobs[number], states=LIVE_STATES, before=None, limit=50,
+        once_run_id=ground.run_id(number) if number % 2 == 0 else None,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 200, rows=1)
+
+
+@both_ways
+@pytest.mark.parametrize("number", [4, 5], ids=["once", "recurring"])
+async def test_the_verbs_of_a_job_find_its_live_runs_by_the_job_or_by_their_id(
+    ground: Ground, number: int, generic: bool
+) -> None:
+    which = {"job_id": ground.jobs[number], "once_run_id": ground.run_id(number) if number % 2 == 0 else None}
+    for name, more in (
+        ("job_live_runs", {}),
+        ("withdraw_runs", {"now": at(-1)}),
+        ("refresh_lane_of_runs", {"lane_id": 1, "priority": 1, "version": 2}),
+    ):
+        assert_by_index(await explain(ground, "jobs.sql", name, generic, **which, **more), ground, 200)
+
+
+@both_ways
+async def test_log_lines_are_read_by_their_run(ground: Ground, generic: bool) -> None:
+    plan = await explain(
+        ground, "logs.sql", "read_logs", generic,
+        run_id=ground.jobs[7], after_attempt=0, after_line=0, limit=100,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 300, rows=100)
+
+
+@both_ways
+async def test_attempts_are_read_by_their_run(ground: Ground, generic: bool) -> None:
+    assert_by_index(await explain(ground, "runs.sql", "list_attempts", generic, run_id=ground.run_id(5)), ground, 100)
+
+
+@both_ways
+async def test_the_sweep_of_every_second_does_not_walk_over_all_live_runs(ground: Ground, generic: bool) -> None:
+    assert_by_index(await explain(ground, "nodes.sql", "unreturned_executors", generic), ground, 500)
