@@ -1,16 +1,20 @@
 """Short words for what nearly every test of the store begins with: instants, jobs, runs in somebody's hands."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from hourhand.database.connections import Record
+from hourhand.database.connections import Connection, Record
+from hourhand.database.queries import load_queries
+from hourhand.model.ids import scheduled_run_id
 from hourhand.model.job import JobDefinition
 from hourhand.model.run import Claim
 from hourhand.model.schedule import At, Every, Timing
 from hourhand.model.states import RunState
-from hourhand.ports.stores import Finish, NewJob, Requeue
+from hourhand.ports.stores import Finish, Move, NewJob, Requeue
 from hourhand.runtime.ids import IdSource
 from hourhand.wiring import Store
 
@@ -94,3 +98,45 @@ async def own_all_shards(store: Store, name: str = "scheduler") -> tuple[int, in
     assert epoch is not None
     await store.nodes.assign_shards(node_id, epoch, dict.fromkeys(range(1024), node_id))
     return node_id, (await store.nodes.owned_shards(node_id))[1]
+
+
+class OpenTransaction:
+    """A planner's statement that has run and is not committed yet."""
+
+    def __init__(self, store: Store, db: Connection) -> None:
+        self._store = store
+        self._db = db
+        self._queries = load_queries("hourhand.store.sql", "timetable.sql", store.database.schema)
+        self.waiting: asyncio.Task[Any] | None = None
+
+    async def fire_once(self, node_id: int, epoch: int, until: datetime) -> None:
+        values = {"node_id": node_id, "epoch": epoch, "until": until, "limit": 100}
+        await self._store.database.fetch_on(self._db, self._queries["fire_once"], **values)
+
+    async def advance(self, node_id: int, epoch: int, move: Move) -> None:
+        await self._store.database.fetch_on(
+            self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, job_ids=[move.job_id],
+            expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
+            run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires], run_job_ids=[move.job_id] * len(move.fires),
+            run_dues=list(move.fires), missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[],
+            missed_reasons=[],
+        )  # fmt: skip
+
+    async def then(self, other: Coroutine[Any, Any, Any]) -> None:
+        """Starts somebody else and goes on once he waits for this transaction, or is through."""
+        self.waiting = asyncio.create_task(other)
+        own = await self._db.fetchval("SELECT pg_backend_pid()")
+        async with self._store.database.connection() as db:
+            while not self.waiting.done():
+                if await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", own):
+                    return
+
+
+@asynccontextmanager
+async def planning(store: Store) -> AsyncIterator[OpenTransaction]:
+    """Commits at its end; then whoever waited for it goes on, and is waited for."""
+    async with store.database.transaction() as db:
+        transaction = OpenTransaction(store, db)
+        yield transaction
+    if transaction.waiting is not None:
+        await transaction.waiting

@@ -38,7 +38,7 @@ def explain_body(raw: bytes, shape: type) -> RequestError:
     if not isinstance(plain, dict):
         message = f"the body must be an object, not {_named(plain)}"
         return MalformedBody("wrong-top-level-type", message)
-    return _refusal(_faults(plain, shape), raw, shape)
+    return _refusal([("", plain)], raw, shape, shape)
 
 
 def explain_batch(raw: bytes, shape: type, items_max: int) -> RequestError:
@@ -53,13 +53,12 @@ def explain_batch(raw: bytes, shape: type, items_max: int) -> RequestError:
     if len(plain) > items_max:
         message = f"a batch has at most {items_max} items, this one has {len(plain)}"
         return InvalidFields([Fault("", "batch-too-large", message)])
-    faults = [fault.under(f"/{index}") for index, item in enumerate(plain) for fault in _faults(item, shape)]
-    return _refusal(faults, raw, list[shape])  # type: ignore[valid-type]
+    return _refusal([(f"/{index}", item) for index, item in enumerate(plain)], raw, shape, list[shape])  # type: ignore[valid-type]
 
 
 def explain_lines(raw: bytes, shape: type, items_max: int) -> RequestError:
     """What is wrong with NDJSON. Pointers count items from 0; malformed lines are named by their number from 1."""
-    faults: list[Fault] = []
+    items: list[tuple[str, _Plain]] = []
     index = -1
     for number, line in enumerate(raw.split(b"\n"), 1):
         if not line.strip():
@@ -69,21 +68,35 @@ def explain_lines(raw: bytes, shape: type, items_max: int) -> RequestError:
             plain = _parse(line)
         except MalformedBody as malformed:
             return MalformedBody(malformed.code, f"line {number}: {malformed}")
-        faults.extend(fault.under(f"/{index}") for fault in _faults(plain, shape))
+        items.append((f"/{index}", plain))
     if index < 0:
         return MalformedBody("body-required", "a body is needed: one JSON object per line")
     if index >= items_max:
         message = f"a batch has at most {items_max} items, this one has {index + 1}"
         return InvalidFields([Fault("", "batch-too-large", message)])
-    return _refusal(faults, raw, shape)
+    return _refusal(items, raw, shape, shape)
 
 
-def _refusal(faults: Sequence[Fault], raw: bytes, shape: Any) -> RequestError:
+def _refusal(items: Sequence[tuple[str, _Plain]], raw: bytes, shape: type, whole: Any) -> RequestError:
+    """Everything wrong with the items, and what of them could be read."""
+    faults: list[Fault] = []
+    readable: list[tuple[str, dict[str, Any]]] = []
+    for prefix, item in items:
+        found = list(_faults(item, shape))
+        faults += [fault.under(prefix) for fault in found]
+        if isinstance(item, dict):
+            wrong = {fault.pointer.split("/")[1] for fault in found if fault.pointer}
+            known = set(getattr(shape, "__struct_fields__", ()))
+            readable.append((prefix, {key: value for key, value in item.items() if key in known and key not in wrong}))
+        if len(faults) >= FAULTS_MAX:
+            break
     if faults:
-        return InvalidFields(faults[:FAULTS_MAX])
+        refusal = InvalidFields(faults[:FAULTS_MAX])
+        refusal.readable = readable
+        return refusal
     # The walk below knows every type the requests are made of; should a new one slip by, msgspec's word is passed on.
     try:
-        msgspec.json.decode(raw, type=shape)
+        msgspec.json.decode(raw, type=whole)
     except (msgspec.MsgspecError, ValueError) as refused:
         return InvalidFields([Fault("", "wrong-type", str(refused))])
     raise AssertionError("a body was refused although nothing is wrong with it")

@@ -6,7 +6,7 @@ does not run is missed, and the ledger says so as ranges with a count.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -62,7 +62,8 @@ def plan(
     if (
         due is not None and due < now - GRACE
     ):  # cut at COUNT_MAX: newer stale times follow, so none of these is the last
-        return Plan([], [MissedRange(stale[0], stale[-1], len(stale), Reason.CATCHUP_WINDOW)], due)
+        _, missed = _catch_up(stale, now, replace(policy, mode=CatchUp.NONE))
+        return Plan([], missed, due)
     fires, missed = _catch_up(stale, now, policy)
     # Bounded: a second-by-second job with a long horizon continues in the next plan.
     while due is not None and due <= now + horizon and len(fires) < fires_max:

@@ -46,6 +46,8 @@ class InvalidFields(RequestError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults))
         self.faults = list(faults)
+        self.readable: list[tuple[str, dict[str, Any]]] = []
+        """The fields without a fault, per object, with its pointer: whoever knows their meaning may look further."""
 
 
 class MalformedBody(RequestError):

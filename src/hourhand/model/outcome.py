@@ -51,7 +51,8 @@ Outcome = Succeeded | Failed | TimedOut | Cancelled | Interrupted | Lost
 
 def clipped(text: str) -> str:
     """An error text short enough to store, its beginning and end kept."""
-    text = text.replace("\x00", "\N{SYMBOL FOR NULL}")
+    # What PostgreSQL cannot store: NUL, and half surrogate pairs, which names of files can bring.
+    text = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
     if len(text) <= ERROR_CHARS_MAX:
         return text
     half = ERROR_CHARS_MAX // 2 - 20

@@ -31,7 +31,7 @@ class RetryPolicy:
         # Capped before the power is taken: 2.0 ** 1000 overflows.
         doublings = min(failures - 1, 64)
         seconds = min(self.base_seconds * self.factor**doublings, self.max_seconds)
-        return timedelta(seconds=seconds * (1 + self.jitter * (2 * chance - 1)))
+        return timedelta(seconds=min(seconds * (1 + self.jitter * (2 * chance - 1)), self.max_seconds))
 
 
 DEFAULT_RETRY: Final = RetryPolicy()

@@ -304,6 +304,7 @@ class _Context:
     zone: str | None
     start_at: datetime | None
     faults: list[Fault]
+    past_runs: bool = False
 
     def refuse(self, pointer: str, code: str, message: str, **more: Any) -> None:
         self.faults.append(Fault(pointer, code, message, **more))
@@ -343,7 +344,9 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
         return None
     known = [key for key in raw if key in _READERS]
     for key in raw:
-        if key not in _READERS:
+        if key == "if_past" and "at" in raw:
+            context = replace(context, past_runs=_read_if_past(raw[key], f"{pointer}/if_past", context))
+        elif key not in _READERS:
             context.faults.append(_unknown_key(str(key), pointer))
     if len(known) > 1:
         message = f"only one of {', '.join(known)} can be given; a list takes several"
@@ -353,6 +356,13 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
     if len(known) != 1:
         return None
     return _READERS[known[0]](raw[known[0]], f"{pointer}/{known[0]}", context)
+
+
+def _read_if_past(raw: object, pointer: str, context: _Context) -> bool:
+    """Whether an `at` that has long passed runs at once instead of being refused."""
+    if raw not in ("run", "refuse"):
+        context.refuse(pointer, "invalid-value", _expected("'run' or 'refuse'", raw), allowed=["run", "refuse"])
+    return raw == "run"
 
 
 def _unknown_key(key: str, pointer: str) -> Fault:
@@ -376,9 +386,10 @@ def _read_at(raw: object, pointer: str, context: _Context) -> Schedule | None:
         return None
     if instant >= context.now:
         return At(instant)
-    if instant < context.now - PAST_GRACE:
+    if instant < context.now - PAST_GRACE and not context.past_runs:
         message = f"{format_instant(instant)} has passed; the server's time is {format_instant(context.now)}"
-        context.refuse(pointer, "run-at-in-past", message)
+        hint = 'to run it at once all the same, add "if_past": "run" beside "at"'
+        context.refuse(pointer, "run-at-in-past", message, hint=hint)
         return None
     return At(context.now, asked=instant)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import isnan
 from typing import Any, Final
 
 from hourhand.model.outcome import Cancelled, Failed, Interrupted, Lost, Outcome, Succeeded, TimedOut, clipped
@@ -69,7 +70,7 @@ def _settle_failure(run: Standing, failed: Failed, now: datetime, chance: float)
     error = clipped(failed.error)
     if not failed.retryable or run.failures >= run.retry.max_retries:
         return Step(RunEvent.FAIL, failed.reason, error, failed.result)
-    if failed.retry_after_seconds is not None:
+    if failed.retry_after_seconds is not None and not isnan(failed.retry_after_seconds):
         delay = timedelta(seconds=min(max(failed.retry_after_seconds, 0.0), 86_400.0))
     else:
         delay = run.retry.delay_after(run.failures + 1, chance)

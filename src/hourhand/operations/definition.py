@@ -6,6 +6,7 @@ Pure but for its arguments: the time, the id and the known kinds are handed in.
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -36,7 +37,7 @@ from hourhand.ports.job_kind import JobKind
 
 Refuse = Callable[[Fault], None]
 
-_NAME: Final = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 _LABEL_CHARS_MAX: Final = 256
 _TEXT_CHARS_MAX: Final = 4096
 _TIMEOUT_MAX: Final = timedelta(days=7)
@@ -77,13 +78,26 @@ def define_job(
     return definition
 
 
+def define_change(
+    old: JobDefinition, patch: JobPatch, job_id: UUID, now: datetime, kinds: Mapping[str, JobKind]
+) -> JobDefinition:
+    """The definition after a change. Of the timing, what the patch does not touch stays as it is."""
+    definition = define_job(change_request(old, patch), job_id, now, old.owner, kinds)
+    if not changes_timing(patch):
+        return msgspec.structs.replace(definition, timing=old.timing)
+    if patch.schedule is UNSET:  # another zone or end: an interval keeps its beat
+        timing = replace(definition.timing, schedules=old.timing.schedules)
+        return msgspec.structs.replace(definition, timing=timing)
+    return definition
+
+
 def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
     """The old definition as a request, with the fields of the patch in their places."""
     current: dict[str, Any] = {
         "name": old.name,
         "kind": old.kind,
         "payload": dict(old.payload),
-        "schedule": describe(old.timing),
+        "schedule": [{**each, "if_past": "run"} if "at" in each else each for each in describe(old.timing)],
         "zone": old.timing.zone,
         "start_at": old.timing.start_at and format_instant(old.timing.start_at),
         "end_at": old.timing.end_at and format_instant(old.timing.end_at),
@@ -99,6 +113,9 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         "description": old.description,
         "owner": old.owner,
     }
+    if not changes_timing(patch):
+        # Kept as it is, not read again: an `at` that has passed would be refused now, an interval anchored anew.
+        current |= dict.fromkeys(("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"))
     changes = {field: getattr(patch, field) for field in patch.__struct_fields__}
     return JobRequest(**current | {field: value for field, value in changes.items() if value is not UNSET})
 
@@ -200,7 +217,7 @@ def _immediately(now: datetime) -> Timing:
 def _queue(given: str | None, refuse: Refuse) -> str:
     if given is None:
         return QUEUE_DEFAULT
-    if not _NAME.match(given):
+    if not _NAME.fullmatch(given):
         refuse(
             Fault("/queue", "invalid-queue", "a queue's name has 1 to 63 letters, digits, dots, dashes or underscores")
         )
@@ -287,7 +304,7 @@ def _labels(given: Mapping[str, str] | None, refuse: Refuse) -> Mapping[str, str
         refuse(Fault("/labels", "invalid-labels", f"at most {LABELS_MAX} labels are allowed"))
     for key, value in given.items():
         pointer = "/labels/" + key.replace("~", "~0").replace("/", "~1")
-        if not _NAME.match(key):
+        if not _NAME.fullmatch(key):
             refuse(
                 Fault(
                     pointer, "invalid-labels", "a label's name has 1 to 63 letters, digits, dots, dashes, underscores"

@@ -12,7 +12,7 @@ from hourhand.model.catchup import plan
 from hourhand.model.errors import Conflict, Fault, InvalidFields, NotFound
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.states import JobState, RunState
-from hourhand.operations.definition import change_request, changes_timing, define_job, has_null
+from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.requests import Caller, Changed, JobFilter, JobPage, JobPatch, JobRequest, RunNowRequest
 from hourhand.ports.event_bus import EventBus, Topic
@@ -90,6 +90,16 @@ class JobOperations:
                 self._bus.publish(Topic.READY)
         return [new.job_id for new in news]
 
+    def faults_of(self, caller: Caller, fields: Mapping[str, Any]) -> Faults:
+        """What is wrong with those fields of a job that could be read, so that all faults can be told at once."""
+        now = self._clock.now()
+        try:
+            request = msgspec.convert({"name": "unnamed", **fields}, JobRequest)
+            define_job(request, self._ids.new_id(now), now, caller.name, self._kinds)
+        except InvalidFields as wrong:
+            return wrong.faults
+        return []
+
     async def get(self, caller: Caller, job_id: UUID) -> Job:
         job = await self._jobs.get_job(caller.namespace_id, job_id)
         if job is None:
@@ -112,7 +122,7 @@ class JobOperations:
             if old.state is JobState.CANCELLED:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()
-            definition, cursor = self._changed(old, patch, now, caller)
+            definition, cursor = self._changed(old, patch, now)
             too_late = await self._jobs.change_job(
                 caller.namespace_id, job_id, definition, old.version, cursor, now, caller.name
             )
@@ -197,15 +207,10 @@ class JobOperations:
         planned = plan(definition.timing, first, now, self._horizon, definition.catchup)
         return planned.fires, planned.next_due
 
-    def _changed(
-        self, old: Job, patch: JobPatch, now: datetime, caller: Caller
-    ) -> tuple[JobDefinition, datetime | None]:
-        definition = define_job(change_request(old.definition, patch), old.job_id, now, caller.name, self._kinds)
-        if not changes_timing(patch):
-            # The description of an interval does not carry its anchor, so an untouched timing is kept as it is.
-            definition = msgspec.structs.replace(definition, timing=old.definition.timing)
-            return definition, definition.timing.next_after(now)
-        return definition, definition.timing.first_due(now)
+    def _changed(self, old: Job, patch: JobPatch, now: datetime) -> tuple[JobDefinition, datetime | None]:
+        definition = define_change(old.definition, patch, old.job_id, now, self._kinds)
+        timing = definition.timing
+        return definition, timing.first_due(now) if changes_timing(patch) else timing.next_after(now)
 
     def _check_run_payload(self, definition: JobDefinition, payload: Mapping[str, Any]) -> None:
         kind = self._kinds.get(definition.kind)

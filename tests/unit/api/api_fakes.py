@@ -16,7 +16,7 @@ from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
-from hourhand.operations.definition import change_request, define_job
+from hourhand.operations.definition import define_change, define_job
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -50,6 +50,9 @@ class AnyKind:
         return "python:any"
 
 
+KINDS: Any = {"python": AnyKind(), "http": AnyKind()}
+
+
 @dataclass
 class FakeJobs:
     jobs: dict[UUID, Job] = field(default_factory=dict)
@@ -57,8 +60,11 @@ class FakeJobs:
     fail_with: BaseException | None = None
     counter: int = 0
 
+    def faults_of(self, caller: object, fields: object) -> list[object]:
+        return []
+
     def _define(self, request: JobRequest, job_id: UUID) -> Any:
-        return define_job(request, job_id, NOW, "tester", {"python": AnyKind(), "http": AnyKind()})  # type: ignore[dict-item]
+        return define_job(request, job_id, NOW, "tester", KINDS)
 
     async def create(self, caller: Caller, request: JobRequest) -> Job:
         if self.fail_with is not None:
@@ -106,7 +112,7 @@ class FakeJobs:
         old = await self.get(caller, job_id)
         if if_version is not None and old.version != if_version:
             raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}")
-        definition = self._define(change_request(old.definition, patch), job_id)
+        definition = define_change(old.definition, patch, job_id, NOW, KINDS)
         self.calls.append(("update", patch))
         return self._changed(
             replace(old, definition=definition, version=old.version + 1, next_due=definition.timing.first_due(NOW))

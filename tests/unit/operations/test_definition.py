@@ -17,7 +17,7 @@ from hourhand.model.job import JobDefinition
 from hourhand.model.local_time import DstOverlap, Gap
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.schedule import At, CronSchedule, Every, Now, Timing
-from hourhand.operations.definition import change_request, changes_timing, define_job, has_null
+from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -182,7 +182,7 @@ FIELDS = [
 
 
 def changed(old: JobDefinition, patch: JobPatch, now: datetime = NOW) -> JobDefinition:
-    return define_job(change_request(old, patch), JOB_ID, now, "somebody else", KINDS)
+    return define_change(old, patch, JOB_ID, now, KINDS)
 
 
 def test_a_change_of_nothing_changes_nothing() -> None:
@@ -241,7 +241,7 @@ def test_a_new_end_leaves_the_beat_of_an_interval_alone() -> None:
 def test_a_schedule_that_has_just_passed_is_kept_as_it_was_asked_for() -> None:
     old = defined(schedule={"at": "2030-01-07T11:59:00Z"})
     assert old.timing.schedules == (At(NOW, asked=NOW - timedelta(minutes=1)),)
-    assert change_request(old, JobPatch()).schedule == [{"at": "2030-01-07T11:59:00Z"}]
+    assert changed(old, JobPatch(name="other"), NOW + timedelta(days=1)).timing == old.timing
 
 
 @pytest.mark.parametrize("field", ["schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"])

@@ -215,7 +215,8 @@ def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> dict[str, Any]:
         raise InvalidFields(faults)
     if wanted == "IMMEDIATE":
         return {"now": True}
-    return {"at": time} if wanted == "FUTURE" else {"cron": cron}
+    # The contract knows no refusal of a time that has passed; such a job is due at once.
+    return {"at": time, "if_past": "run"} if wanted == "FUTURE" else {"cron": cron}
 
 
 def _job_view(job: Job) -> ScheduledJobView:

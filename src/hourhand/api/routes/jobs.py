@@ -1,12 +1,14 @@
 """/api/v1/jobs: submit, look, change, pause, run now, cancel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from hourhand.api.answers import Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import decode_batch, decode_body, decode_lines, decode_optional_body
 from hourhand.api.endpoints import NDJSON, Call, Endpoint
+from hourhand.api.explaining import FAULTS_MAX
 from hourhand.api.parameters import CURSOR, Parameter, Query, limit_parameter, pick
 from hourhand.api.routes.runs import STATUS, run_page_answer
 from hourhand.api.settings import ApiSettings
@@ -163,16 +165,28 @@ class JobRoutes:
         ]
 
     async def create(self, call: Call) -> Answer:
-        request = decode_body(call.body, JobRequest)
+        with self._all_faults(call.caller):
+            request = decode_body(call.body, JobRequest)
         job = await self._jobs.create(await caller_for(call, request.namespace), request)
         return json_answer(job_view(job), 202, [header("location", f"{BASE}/{job.job_id}")])
 
     async def create_many(self, call: Call) -> Answer:
         decode = decode_lines if call.content_type == NDJSON else decode_batch
-        requests = decode(call.body, JobRequest, self._settings.batch_items_max)
+        with self._all_faults(call.caller):
+            requests = decode(call.body, JobRequest, self._settings.batch_items_max)
         caller = await caller_for(call, _one_namespace(requests, call.caller))
         job_ids = await self._jobs.create_many(caller, requests)
         return json_answer(BatchView(job_ids, len(job_ids)), 202)
+
+    @contextmanager
+    def _all_faults(self, caller: Caller) -> Iterator[None]:
+        """Adds to the faults of form those of meaning, so that a caller learns everything at once."""
+        try:
+            yield
+        except InvalidFields as wrong:
+            for prefix, fields in wrong.readable[:FAULTS_MAX]:
+                wrong.faults += [fault.under(prefix) for fault in self._jobs.faults_of(caller, fields)]
+            raise InvalidFields(wrong.faults[:FAULTS_MAX]) from None
 
     async def list_jobs(self, call: Call) -> Answer:
         filters = job_filter(call.query)

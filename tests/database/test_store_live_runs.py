@@ -1,0 +1,287 @@
+"""Live runs: claimed by one, ended by the newest claim, brought back with their attempt kept."""
+
+import asyncio
+
+import pytest
+from sample_jobs import (
+    NAMESPACE,
+    START,
+    at,
+    claim,
+    due_job,
+    execute,
+    ids,
+    insert,
+    new_job,
+    once,
+    returned,
+    rows,
+    succeeded,
+)
+
+from hourhand.model.ids import scheduled_run_id
+from hourhand.model.states import RunState
+from hourhand.ports.stores import Finish, Head
+from hourhand.wiring import Store
+
+# --- claims -----------------------------------------------------------------------------------------------
+
+
+async def test_four_claimers_at_once_never_get_the_same_run(store: Store) -> None:
+    await insert(store, *(due_job(priority=number % 3) for number in range(400)))
+    await store.names.lanes()
+    heads = [Head(1, priority, START) for priority in (2, 1, 0)]
+
+    async def claimer(executor_id: int) -> list[object]:
+        mine: list[object] = []
+        while got := await store.live_runs.claim_runs(executor_id, heads, START, 30):
+            mine += [(one.run_id, one.fence) for one in got]
+        return mine
+
+    shares = await asyncio.gather(*(claimer(executor_id) for executor_id in range(1, 5)))
+    claimed = [one for share in shares for one in share]
+    assert len(claimed) == len(set(claimed)) == 400
+
+
+async def test_a_claim_carries_all_that_is_needed_to_run_it(store: Store) -> None:
+    await store.names.find_namespace("default")
+    [job_id] = await insert(store, due_job(name="one", payload={"n": 5}, timeout_seconds=2.5, queue="slow"))
+    [got] = await claim(store, 1)
+    assert (got.job_id, got.job_name, got.kind, got.needs, got.payload) == (job_id, "one", "number", "number", {"n": 5})
+    assert (got.namespace, got.scheduled_for, got.ready_at, got.timeout_seconds) == ("default", START, START, 2.5)
+    assert (got.attempt, got.failures, got.losses, got.max_retries, got.retry) == (1, 0, 0, 3, None)
+
+
+async def test_higher_priorities_are_claimed_first(store: Store) -> None:
+    await insert(store, *(due_job(at(-number), priority=number) for number in (0, 9, 5, 2)))
+    claimed = [one for _ in range(4) for one in await claim(store, 1, limit=1)]
+    assert [one.ready_at for one in claimed] == [at(-9), at(-5), at(-2), at(0)]
+
+
+async def test_the_lane_that_waits_longest_goes_first_among_equals(store: Store) -> None:
+    for queue, ready in (("a", at(-1)), ("b", at(-3)), ("c", at(-2))):
+        await insert(store, due_job(ready, queue=queue))
+    claimed = [one for _ in range(3) for one in await claim(store, 1, limit=1)]
+    assert [one.ready_at for one in claimed] == [at(-3), at(-2), at(-1)]
+
+
+async def test_within_a_lane_the_oldest_run_goes_first(store: Store) -> None:
+    await insert(store, *(due_job(at(-number)) for number in (1, 4, 2, 3)))
+    claimed = [one for _ in range(4) for one in await claim(store, 1, limit=1)]
+    assert [one.ready_at for one in claimed] == [at(-4), at(-3), at(-2), at(-1)]
+
+
+async def test_nothing_is_claimed_before_it_is_ready(store: Store) -> None:
+    await insert(store, due_job(at(1)))
+    await store.names.lanes()
+    heads = await store.live_runs.peek_ready([1])
+    assert heads == [Head(1, 5, at(1))]
+    assert await store.live_runs.claim_runs(1, heads, at(0.999), 10) == []
+    assert len(await store.live_runs.claim_runs(1, heads, at(1), 10)) == 1
+
+
+async def test_a_look_sees_the_oldest_run_of_every_lane_and_priority_and_no_others(store: Store) -> None:
+    await insert(
+        store,
+        due_job(at(5), queue="a", priority=9),
+        due_job(at(3), queue="a", priority=9),
+        due_job(at(1), queue="a", priority=0),
+        due_job(at(7), queue="b"),
+        due_job(at(0), queue="unserved"),
+    )
+    numbers = {queue: lane_id for lane_id, (queue, _) in (await store.names.lanes()).items()}
+    heads = await store.live_runs.peek_ready([numbers["a"], numbers["b"]])
+    assert {(head.lane_id, head.priority, head.ready_at) for head in heads} == {
+        (numbers["a"], 9, at(3)),
+        (numbers["a"], 0, at(1)),
+        (numbers["b"], 5, at(7)),
+    }
+    assert await store.live_runs.peek_ready([]) == []
+
+
+async def test_no_more_than_the_limit_is_claimed_over_all_lanes(store: Store) -> None:
+    await insert(store, *(due_job(queue=queue) for queue in "abc" for _ in range(5)))
+    assert len(await claim(store, 1, limit=7)) == 7
+    assert len(await claim(store, 1, limit=100)) == 8
+
+
+async def test_fences_grow_with_every_claim(store: Store) -> None:
+    await insert(store, *(due_job() for _ in range(20)))
+    fences: list[int] = []
+    for _ in range(4):
+        batch = sorted(one.fence for one in await claim(store, 1, limit=5))
+        assert not fences or batch[0] > fences[-1]
+        fences += batch
+    assert len(set(fences)) == 20
+
+
+async def test_a_manual_run_brings_its_own_payload_even_an_empty_one(store: Store) -> None:
+    [job_id] = await insert(store, new_job(once(at(900)), next_due=at(900), payload={"n": 1}))
+    job = await store.jobs.get_job(NAMESPACE, job_id)
+    assert job is not None
+    for payload in (None, {"n": 2}, {}):
+        await store.runs.insert_manual_run(ids.new_id(START), job, NAMESPACE, "ada", None, payload, START)
+        [got] = await claim(store, 1)
+        assert got.payload == ({"n": 1} if payload is None else payload)
+
+
+# --- ends -------------------------------------------------------------------------------------------------
+
+
+async def test_a_finished_run_moves_into_history_as_it_ended(store: Store) -> None:
+    [job_id] = await insert(store, due_job())
+    [held] = await claim(store, 1)
+    finish = Finish(held.run_id, held.fence, RunState.FAILED, at(0.1), at(2), "exit_code", "code 3", {"a": [1]})
+    assert await store.live_runs.finish_runs([finish]) == {held.run_id}
+    assert await rows(store, "live_runs") == []
+    run = await store.runs.get_run(NAMESPACE, held.run_id)
+    assert run is not None
+    assert (run.job_id, run.state, run.reason, run.error, run.result) == (job_id, 11, "exit_code", "code 3", {"a": [1]})
+    assert (run.scheduled_for, run.started_at, run.ended_at, run.attempt) == (START, at(0.1), at(2), 1)
+
+
+async def test_a_finish_with_an_old_fence_is_refused(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    stale = Finish(held.run_id, held.fence - 1, RunState.SUCCEEDED, at(0), at(1))
+    assert await store.live_runs.finish_runs([stale]) == set()
+    assert await store.live_runs.finish_runs([succeeded(held)]) == {held.run_id}
+    assert await store.live_runs.finish_runs([succeeded(held)]) == set(), "the second word changes nothing"
+
+
+async def test_a_late_finish_of_a_reaped_attempt_is_refused(store: Store) -> None:
+    await insert(store, due_job())
+    [first] = await claim(store, 1)
+    assert await store.live_runs.requeue_runs([returned(first, at(1), lost=True)]) == {first.run_id}
+    assert await store.live_runs.finish_runs([succeeded(first)]) == set(), "while it waits"
+    [second] = await claim(store, 2, at(1))
+    assert second.fence > first.fence
+    assert await store.live_runs.finish_runs([succeeded(first)]) == set(), "while another holds it"
+    assert await store.live_runs.requeue_runs([returned(first)]) == set()
+    assert await store.live_runs.finish_runs([succeeded(second)]) == {second.run_id}
+    assert await store.live_runs.finish_runs([succeeded(first)]) == set(), "after its end"
+
+
+async def test_a_late_finish_does_not_hold_up_the_others_of_its_batch(store: Store) -> None:
+    await insert(store, due_job(), due_job())
+    late, good = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(late, lost=True)])
+    assert await store.live_runs.finish_runs([succeeded(late), succeeded(good)]) == {good.run_id}
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT])
+async def test_a_run_that_is_being_cancelled_ends_as_cancelled_whatever_is_said(store: Store, state: RunState) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    assert await store.runs.cancel_runs(NAMESPACE, [held.run_id], "cancelled", at(0)) == {held.run_id: False}
+    finish = Finish(held.run_id, held.fence, state, at(0), at(1), "exit_code", None, {"secret": 1})
+    assert await store.live_runs.finish_runs([finish]) == {held.run_id}
+    run = await store.runs.get_run(NAMESPACE, held.run_id)
+    assert run is not None
+    assert (run.state, run.reason, run.result) == (RunState.CANCELLED, "cancelled", None)
+
+
+async def test_a_run_that_is_being_cancelled_is_never_brought_back(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    await store.runs.cancel_runs(NAMESPACE, [held.run_id], "cancelled", at(0))
+    assert await store.live_runs.requeue_runs([returned(held, failed=True)]) == set()
+    assert [row["state"] for row in await rows(store, "live_runs")] == [RunState.CANCELLING]
+
+
+async def test_a_waiting_run_that_is_cancelled_ends_at_once(store: Store) -> None:
+    job = due_job(at(5))
+    await insert(store, job)
+    run_id = scheduled_run_id(at(5), job.job_id)
+    assert await store.runs.cancel_runs(NAMESPACE, [run_id], "cancelled", at(1)) == {run_id: True}
+    run = await store.runs.get_run(NAMESPACE, run_id)
+    assert run is not None
+    assert (run.state, run.reason, run.ended_at) == (RunState.CANCELLED, "cancelled", at(1))
+    assert await store.runs.cancel_runs(NAMESPACE, [run_id], "cancelled", at(2)) == {}
+
+
+async def test_a_run_of_another_namespace_cannot_be_cancelled(store: Store) -> None:
+    job = due_job()
+    await insert(store, job)
+    run_id = scheduled_run_id(START, job.job_id)
+    assert await store.runs.cancel_runs(NAMESPACE + 1, [run_id], "cancelled", at(1)) == {}
+    assert len(await rows(store, "live_runs")) == 1
+
+
+# --- starts and returns -----------------------------------------------------------------------------------
+
+
+async def test_a_start_is_shown_only_for_the_newest_attempt(store: Store) -> None:
+    await insert(store, due_job())
+    [first] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(first, lost=True)])
+    [second] = await claim(store, 2, at(1))
+    await store.live_runs.start_runs([(first.run_id, first.fence, at(0))])
+    assert [row["state"] for row in await rows(store, "live_runs")] == [RunState.CLAIMED]
+    await store.live_runs.start_runs([(second.run_id, second.fence, at(2))])
+    [row] = await rows(store, "live_runs")
+    assert (row["state"], row["started_at"]) == (RunState.RUNNING, at(2))
+
+
+async def test_a_start_does_not_undo_a_cancel(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    await store.runs.cancel_runs(NAMESPACE, [held.run_id], "cancelled", at(0))
+    await store.live_runs.start_runs([(held.run_id, held.fence, at(0))])
+    assert [row["state"] for row in await rows(store, "live_runs")] == [RunState.CANCELLING]
+
+
+async def test_a_run_that_comes_back_counts_failures_and_losses_and_keeps_its_attempts(store: Store) -> None:
+    await insert(store, due_job())
+    executor = await store.nodes.register_node("executor", "worker-1", 60, {})
+    for number, how in enumerate(({"failed": True}, {"lost": True}, {"failed": True}, {})):
+        [held] = await claim(store, executor, at(number))
+        assert held.attempt == number + 1
+        assert await store.live_runs.requeue_runs([returned(held, at(number + 1), **how)]) == {held.run_id}
+    [last] = await claim(store, executor, at(9))
+    assert (last.failures, last.losses, last.attempt, last.scheduled_for) == (2, 1, 5, START)
+    attempts = await store.runs.list_attempts(last.run_id)
+    assert [(one.attempt, one.state, one.executor) for one in attempts] == [
+        (1, "failed", "worker-1"),
+        (2, "lost", "worker-1"),
+        (3, "failed", "worker-1"),
+        (4, "failed", "worker-1"),
+    ]
+    assert {one.error for one in attempts} == {"why"}
+
+
+async def test_a_run_that_comes_back_is_ready_when_it_was_told_and_not_before(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(held, at(30), failed=True)])
+    assert await claim(store, 1, at(29)) == []
+    [again] = await claim(store, 1, at(30))
+    assert (again.ready_at, again.scheduled_for) == (at(30), START)
+    [row] = await rows(store, "live_runs")
+    assert row["started_at"] is None
+
+
+async def test_runs_in_the_hands_of_the_dead_are_found_with_their_standing(store: Store) -> None:
+    await insert(store, *(due_job() for _ in range(3)))
+    dead, alive, _ = [(await claim(store, executor, limit=1))[0] for executor in (1, 2, 3)]
+    await store.live_runs.start_runs([(dead.run_id, dead.fence, at(1))])
+    [found] = await store.live_runs.held_by_dead([1, 99], 10)
+    assert (found.run_id, found.fence, found.state, found.started_at) == (dead.run_id, dead.fence, 3, at(1))
+    assert len(await store.live_runs.held_by_dead([1, 2, 3], 2)) == 2
+    assert alive.run_id not in {found.run_id}
+
+
+async def test_an_executor_is_told_of_its_own_cancelled_runs_only(store: Store) -> None:
+    await insert(store, due_job(), due_job())
+    mine, other = (await claim(store, 1, limit=1))[0], (await claim(store, 2, limit=1))[0]
+    await store.runs.cancel_runs(NAMESPACE, [mine.run_id, other.run_id], "cancelled", at(0))
+    assert await store.live_runs.cancelling_runs(1) == [(mine.run_id, mine.fence)]
+
+
+async def test_a_fence_that_was_drawn_is_never_drawn_again_even_after_a_failure(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    await execute(store, "SELECT nextval('hourhand.fence')")
+    await store.live_runs.requeue_runs([returned(held)])
+    [again] = await claim(store, 1, at(1))
+    assert again.fence == held.fence + 2
