@@ -85,7 +85,7 @@ def define_change(
     definition = define_job(change_request(old, patch), job_id, now, old.owner, kinds)
     if not changes_timing(patch):
         return msgspec.structs.replace(definition, timing=old.timing)
-    if patch.schedule is UNSET:  # another zone or end: an interval keeps its beat
+    if patch.schedule is UNSET and patch.start_at is UNSET:  # another zone or end: an interval keeps its beat
         timing = replace(definition.timing, schedules=old.timing.schedules)
         return msgspec.structs.replace(definition, timing=timing)
     return definition
