@@ -25,6 +25,9 @@ class _Running:
         self.started_at: datetime | None = None
         self.outcome_when_stopped: Outcome | None = None
 
+    def is_stopping(self) -> bool:
+        return self.outcome_when_stopped is not None
+
 
 class Attempts:
     def __init__(
@@ -98,7 +101,7 @@ class Attempts:
         self._recorder.started(claim.run_id, claim.fence, running.started_at)
         outcome: Outcome
         try:
-            outcome = await self._run(claim, log)
+            outcome = await self._run(running, log)
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
@@ -108,11 +111,13 @@ class Attempts:
         log.close()
         self._end(running, outcome, self._clock.now())
 
-    async def _run(self, claim: Claim, log: LogBuffer) -> Outcome:
+    async def _run(self, running: _Running, log: LogBuffer) -> Outcome:
+        claim = running.claim
         kind = self._kinds[claim.kind]
         task = Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, log, claim.timeout_seconds,
+            running.is_stopping,
         )  # fmt: skip
         if claim.timeout_seconds is None:
             return await kind.run(task)

@@ -17,7 +17,7 @@ LINE_CHARS_MAX: Final = 16 * 1024
 
 
 class LogBuffer:
-    __slots__ = ("_attempt", "_clock", "_head_left", "_next_line", "_put", "_run_id", "_skipped", "_tail")
+    __slots__ = ("_attempt", "_clock", "_head_left", "_next_line", "_put", "_run_id", "_skipped", "_tail", "_tail_max")
 
     def __init__(
         self,
@@ -33,7 +33,8 @@ class LogBuffer:
         self._put = put
         self._next_line = 1
         self._head_left = lines_max // 2
-        self._tail: deque[tuple[datetime, int, str]] = deque(maxlen=lines_max - lines_max // 2)
+        self._tail_max = lines_max - lines_max // 2
+        self._tail: deque[tuple[datetime, int, str]] | None = None  # most attempts say little or nothing
         self._skipped = 0
 
     def __call__(self, stream: str, text: str) -> None:
@@ -43,12 +44,16 @@ class LogBuffer:
             self._head_left -= 1
             self._pass_on(line)
             return
-        if len(self._tail) == self._tail.maxlen:
+        if self._tail is None:
+            self._tail = deque(maxlen=self._tail_max)
+        if len(self._tail) == self._tail_max:
             self._skipped += 1
         self._tail.append(line)
 
     def close(self) -> None:
         """Passes on what is left; the attempt has ended."""
+        if self._tail is None:
+            return
         if self._skipped:
             self._pass_on((self._tail[0][0], STREAMS["log"], f"… {self._skipped} lines left out here …"))
         for line in self._tail:

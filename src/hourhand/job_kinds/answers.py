@@ -12,11 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter
-from hourhand.model.outcome import Failed, Succeeded, clipped
+from hourhand.model.outcome import NOTHING_SAID, Failed, Succeeded, clipped
 from hourhand.model.states import Reason
 
 RESULT_BYTES_MAX: Final = 256 * 1024
-NOTHING: Final = Succeeded()
 """The usual outcome of a handler: it ended well and returned nothing."""
 
 _FRAMES_MAX: Final = 6
@@ -27,7 +26,7 @@ _decode = msgspec.json.Decoder().decode
 def outcome_of(value: Any) -> Succeeded | Failed:
     """What a handler returned, as plain JSON that can be stored."""
     if value is None:
-        return NOTHING
+        return NOTHING_SAID
     encoded = encoded_result(value)
     return encoded if isinstance(encoded, Failed) else succeeded_with(encoded)
 

@@ -108,7 +108,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """True once the run is to end. A synchronous handler that looks here is left to end by itself."""
-        return self._task.stopping.is_set()
+        return self._task.stopping()
 
     def log(self, text: str) -> None:
         """Adds to the run's log."""

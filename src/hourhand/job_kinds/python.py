@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from hourhand.job_kinds.answers import NOTHING, failure_of, outcome_of
+from hourhand.job_kinds.answers import failure_of, outcome_of
 from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name
 from hourhand.job_kinds.payload_checks import wrong_type
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
 from hourhand.model.errors import Fault
 from hourhand.model.job import slug
-from hourhand.model.outcome import Failed, Outcome, clipped
+from hourhand.model.outcome import NOTHING_SAID, Failed, Outcome, clipped
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass, Task
 
@@ -78,7 +78,7 @@ class PythonKind:
             return failure_of(error)
         if _is_being_cancelled():  # the handler kept the cancellation to itself
             raise asyncio.CancelledError
-        return NOTHING if value is None else outcome_of(value)
+        return NOTHING_SAID if value is None else outcome_of(value)
 
     def _slot_class_of(self, need: str) -> SlotClass:
         handler = self._handlers.get(need.removeprefix(_PREFIX))

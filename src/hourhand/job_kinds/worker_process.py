@@ -116,7 +116,7 @@ class Worker:
             scheduled_for=call.scheduled_for,
             log=self._log,
             timeout_seconds=call.timeout_seconds,
-            stopping=self._stopping,
+            stopping=self._stopping.is_set,
         )
 
     def _log(self, stream: str, text: str) -> None:

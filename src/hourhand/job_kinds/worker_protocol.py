@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
-from hourhand.job_kinds.answers import NOTHING, succeeded_with
-from hourhand.model.outcome import Failed, Succeeded
+from hourhand.job_kinds.answers import succeeded_with
+from hourhand.model.outcome import NOTHING_SAID, Failed, Succeeded
 from hourhand.model.states import Reason
 
 READY: Final = ord("R")
@@ -76,7 +76,7 @@ def answer_frame(outcome: bytes | Failed) -> bytes:
 
 def outcome_in(body: bytes) -> Succeeded | Failed:
     if not body:
-        return NOTHING
+        return NOTHING_SAID
     answer = _decode_answer(body)
     if answer.reason is None:
         return succeeded_with(bytes(answer.result))

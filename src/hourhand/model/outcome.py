@@ -14,6 +14,10 @@ class Succeeded:
     """JSON that the job returned, or None."""
 
 
+NOTHING_SAID: Final = Succeeded()
+"""A success without a result; one object for all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     reason: Reason

@@ -29,9 +29,9 @@ from hourhand.model.job import (
     QUEUE_DEFAULT,
     JobDefinition,
 )
-from hourhand.model.local_time import DstOverlap, Gap, format_instant
+from hourhand.model.local_time import DstOverlap, Gap, InstantFault, format_instant
 from hourhand.model.retry import DEFAULT_RETRY, RETRIES_MAX, RetryPolicy
-from hourhand.model.schedule import Now, Timing, describe, parse_timing
+from hourhand.model.schedule import At, Now, Timing, describe, parse_instant, parse_timing
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 from hourhand.ports.job_kind import JobKind
 
@@ -41,6 +41,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 _LABEL_CHARS_MAX: Final = 256
 _TEXT_CHARS_MAX: Final = 4096
 _TIMEOUT_MAX: Final = timedelta(days=7)
+_PLAIN_MAX: Final = timedelta(days=3660)
 # Control characters, and those that turn the direction of text: a name made with them reads as another.
 _UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]")
 _encode = msgspec.json.Encoder().encode
@@ -192,6 +193,10 @@ def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault
     plain = request.zone is None and request.start_at is None and request.end_at is None
     if request.schedule is None and plain:  # the shortest road for what is submitted most
         return _immediately(now)
+    if plain and request.dst_gap is None and request.dst_overlap is None:
+        instant = _plain_instant(request.schedule)
+        if instant is not None and now <= instant <= now + _PLAIN_MAX:
+            return Timing((At(instant),))
     try:
         return parse_timing(
             request.schedule,
@@ -206,6 +211,19 @@ def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault
     except InvalidFields as wrong:
         faults += wrong.faults
         return Timing((Now(now),), gap=Gap.FIRE_AFTER, overlap=DstOverlap.AUTO)
+
+
+def _plain_instant(schedule: Any) -> datetime | None:
+    """The instant of {"at": "…"} when it is beyond doubt; everything else is read, and refused, by parse_timing."""
+    if type(schedule) is not dict or len(schedule) != 1:
+        return None
+    text = schedule.get("at")
+    if type(text) is not str:
+        return None
+    try:
+        return parse_instant(text)
+    except InstantFault:
+        return None
 
 
 @lru_cache(maxsize=8)

@@ -1,12 +1,12 @@
 """What can be run: the need that every job kind fills, and what an attempt hands to it."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
+
+import msgspec
 
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Outcome
@@ -26,8 +26,7 @@ class LogSink(Protocol):
         """Takes one line (without its line end) of `stdout`, `stderr` or `log`. Never blocks, never raises."""
 
 
-@dataclass(slots=True)
-class Task:
+class Task(msgspec.Struct):
     """One attempt, as a kind sees it. Everything that a job may want to know of itself is here."""
 
     run_id: UUID
@@ -43,8 +42,8 @@ class Task:
     log: LogSink
     timeout_seconds: float | None = None
     """For kinds that pass it on. The attempt enforces it: `run` is cancelled when it is over."""
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the run was cancelled or its executor is leaving, before `run` itself is cancelled."""
+    stopping: Callable[[], bool] = lambda: False
+    """Says True once the run was cancelled or its executor is leaving."""
 
 
 class JobKind(Protocol):

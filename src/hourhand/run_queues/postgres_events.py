@@ -11,7 +11,7 @@ from hourhand.database.connections import CONNECTION_FAULTS, Database, DatabaseS
 from hourhand.ports.event_bus import Topic
 from hourhand.runtime.loops import Loop
 
-COALESCE_SECONDS = 0.02
+COALESCE_SECONDS = 0.005
 
 
 class PostgresEventBus:

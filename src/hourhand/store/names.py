@@ -59,7 +59,11 @@ class Names:
         return self._namespaces[name]
 
     async def namespace_name(self, namespace_id: int) -> str:
-        if namespace_id not in self._namespace_names:
-            rows = await self._database.fetch(self._queries["list_namespaces"])
-            self._namespace_names = {row["namespace_id"]: row["name"] for row in rows}
+        if namespace_id not in self._namespace_names:  # made since the last look
+            await self.learn_namespaces()
         return self._namespace_names[namespace_id]
+
+    async def learn_namespaces(self) -> Mapping[int, str]:
+        rows = await self._database.fetch(self._queries["list_namespaces"])
+        self._namespace_names = {row["namespace_id"]: row["name"] for row in rows}
+        return self._namespace_names

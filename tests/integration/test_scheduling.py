@@ -1,0 +1,249 @@
+"""Two schedulers on one database: every due time fires once, whoever owns it, and the dead give back what they held."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from crew import Scheduler, SetClock
+from sample_jobs import (
+    NAMESPACE,
+    START,
+    at,
+    claim,
+    due_job,
+    every,
+    insert,
+    new_job,
+    once,
+    own_all_shards,
+    rows,
+    succeeded,
+)
+
+from hourhand.executor.recorder import Recorder
+from hourhand.model.local_time import ZoneFault
+from hourhand.model.outcome import Succeeded
+from hourhand.model.states import RunState
+from hourhand.ports.event_bus import Topic
+from hourhand.ports.stores import TimetableStore
+from hourhand.scheduler import planner
+from hourhand.wiring import Store
+
+OVER = -1.0
+
+
+@pytest.fixture
+async def clock() -> SetClock:
+    return SetClock()
+
+
+async def pair(store: Store, clock: SetClock) -> tuple[Scheduler, Scheduler]:
+    """Two schedulers that have shared out the shards."""
+    first, second = await Scheduler(store, clock).join("a"), await Scheduler(store, clock).join("b")
+    for scheduler in (first, second):
+        await scheduler.leadership.run_once()
+    for scheduler in (first, second):
+        await scheduler.planner.learn_shards()
+    return first, second
+
+
+async def test_two_schedulers_share_the_shards_and_one_of_them_leads(store: Store, clock: SetClock) -> None:
+    first, second = await pair(store, clock)
+    assert (first.leadership.epoch, second.leadership.epoch) == (1, None)
+    owned = [(await store.nodes.owned_shards(one.node_id))[0] for one in (first, second)]
+    assert sum(owned) == 1024
+    assert min(owned) > 380
+    assert first.bus.said == [Topic.SHARDS]
+
+
+async def test_two_schedulers_fire_every_due_time_exactly_once(store: Store, clock: SetClock) -> None:
+    first, second = await pair(store, clock)
+    single = [new_job(once(at(n / 4)), next_due=at(n / 4)) for n in range(120)]
+    beats = [new_job(every(n % 5 + 1), next_due=at(n % 5 + 1)) for n in range(60)]
+    await insert(store, *single, *beats)
+    for second_passed in range(31):
+        clock.time = at(second_passed)
+        await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+
+    made = Counter((row["job_id"], row["scheduled_for"]) for row in await rows(store, "live_runs"))
+    expected = {(job.job_id, at(n / 4)) for n, job in enumerate(single)}
+    for job in beats:
+        expected |= {(job.job_id, due) for due in job.definition.timing.due_between(START, at(32), 100)}
+    assert set(made) == expected
+    assert set(made.values()) == {1}
+    assert {row["next_fire"] for row in await rows(store, "timetable")} <= {at(n) for n in range(33, 38)}
+
+
+async def test_shards_of_a_scheduler_that_died_are_fired_by_the_other(store: Store, clock: SetClock) -> None:
+    first, second = await pair(store, clock)
+    await insert(store, *(new_job(once(at(1)), next_due=at(1)) for _ in range(50)))
+    await store.nodes.renew_node(second.node_id, OVER, {})
+    await first.leadership.run_once()
+    await first.planner.learn_shards()
+    assert await store.nodes.owned_shards(first.node_id) == (1024, 2)
+    await first.planner.run_once()
+    assert len(await rows(store, "live_runs")) == 50
+    await second.planner.run_once()
+    assert len(await rows(store, "live_runs")) == 50
+
+
+async def test_a_scheduler_that_was_away_goes_on_from_the_cursor_not_from_now(store: Store, clock: SetClock) -> None:
+    first, second = await pair(store, clock)
+    [job_id] = await insert(store, new_job(every(60), next_due=at(60)))
+    clock.time = at(3 * 3600)
+    await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+    runs, ledger = await rows(store, "live_runs"), await rows(store, "ledger_ranges", "first_due")
+    assert [row["scheduled_for"] for row in runs] == [at(3 * 3600 - 60), at(3 * 3600)]
+    assert [row["count"] for row in ledger] == [119, 59]
+    assert sum(row["count"] for row in ledger) + len(runs) == 180
+    assert (ledger[0]["job_id"], ledger[0]["first_due"]) == (job_id, at(60))
+
+
+async def test_a_planner_without_shards_does_nothing(store: Store, clock: SetClock) -> None:
+    lone = await Scheduler(store, clock).join("a")
+    await insert(store, new_job(once(START), next_due=START))
+    await lone.planner.learn_shards()
+    assert await lone.planner.run_once() is None
+    assert await rows(store, "live_runs") == []
+
+
+async def test_a_planner_sleeps_no_longer_than_until_the_next_job_enters_the_horizon(
+    store: Store, clock: SetClock
+) -> None:
+    first, _ = await pair(store, clock)
+    assert await first.planner.run_once() is None
+    await insert(store, new_job(once(at(2.2)), next_due=at(2.2)))
+    assert await first.planner.run_once() == pytest.approx(0.2)
+    clock.time = at(-50)
+    assert await first.planner.run_once() == 0.5
+
+
+class Answers:
+    """A timetable that fires the given times, in the given order."""
+
+    def __init__(self, fired: Sequence[datetime]) -> None:
+        self.fired = fired
+
+    async def fire_once(self, *_: Any) -> Sequence[datetime]:
+        return self.fired
+
+    async def due_cursors(self, *_: Any) -> list[Any]:
+        return []
+
+    async def next_cursor(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("fired", "heard"), [([1.9, 0.1], [Topic.READY]), ([1.9, 1.5], []), ([], [])])
+async def test_runs_that_are_ready_soon_are_announced_wherever_they_stand_in_the_answer(
+    store: Store, clock: SetClock, fired: list[float], heard: list[Topic]
+) -> None:
+    await own_all_shards(store)
+    scheduler = Scheduler(store, clock)
+    scheduler.node_id = 1
+    await scheduler.planner.learn_shards()
+    scheduler.planner._timetable = cast("TimetableStore", Answers([at(second) for second in fired]))
+    await scheduler.planner.run_once()
+    assert scheduler.bus.said == heard
+
+
+async def test_a_job_whose_zone_was_unknown_for_a_while_fires_at_its_own_times_only(
+    store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await pair(store, clock)
+    await insert(store, new_job(every(3600), next_due=at(0)), new_job(every(60), next_due=at(0)))
+
+    def unknown(*_: Any) -> None:
+        raise ZoneFault("no such zone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planner, "plan", unknown)
+        await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+    clock.time = at(0) + planner.UNPLANNABLE_REST + timedelta(seconds=7)
+    await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+    clock.time = at(3600)
+    await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+    fired = {row["scheduled_for"] for row in await rows(store, "live_runs")}
+    assert {(due - START).total_seconds() % 60 for due in fired} == {0}
+
+
+# --- the dead ---------------------------------------------------------------------------------------------
+
+
+async def test_the_runs_of_a_dead_executor_are_returned_and_its_late_outcome_is_refused(
+    store: Store, clock: SetClock
+) -> None:
+    leader, _ = await pair(store, clock)
+    dead = await store.nodes.register_node("executor", "dead", 60, {})
+    await insert(store, due_job())
+    [first] = await claim(store, dead)
+    clock.time = at(16)
+    await leader.leadership.run_once()
+    assert await claim(store, 2, at(16)) == [], "its lease still holds"
+
+    await store.nodes.renew_node(dead, OVER, {})
+    await leader.leadership.run_once()
+    assert Topic.READY in leader.bus.said
+    [second] = await claim(store, 2, at(16))
+    assert (second.run_id, second.attempt, second.losses, second.failures) == (first.run_id, 2, 1, 0)
+    [kept] = await store.runs.list_attempts(first.run_id)
+    assert (kept.attempt, kept.state, kept.reason, kept.executor) == (1, "lost", "executor_lost", "dead")
+
+    late = Recorder(store.live_runs, store.logs, clock, lambda: 0.5)
+    late.ended(first, at(0), at(17), Succeeded({"late": True}))
+    await late.run_once()
+    run = await store.runs.get_run(NAMESPACE, first.run_id)
+    assert run is not None
+    assert (run.state, run.attempt) == (RunState.CLAIMED, 2)
+    assert await store.live_runs.finish_runs([succeeded(second)]) == {second.run_id}
+
+
+async def test_a_run_that_is_lost_three_times_is_not_tried_again(store: Store, clock: SetClock) -> None:
+    leader, _ = await pair(store, clock)
+    await insert(store, due_job())
+    for number in range(3):
+        executor = await store.nodes.register_node("executor", f"dead {number}", OVER, {})
+        [held] = await claim(store, executor, at(60))
+        await leader.leadership.run_once()
+    run = await store.runs.get_run(NAMESPACE, held.run_id)
+    assert run is not None
+    assert (run.state, run.reason, run.attempt) == (RunState.FAILED, "poison", 3)
+    assert len(await store.runs.list_attempts(held.run_id)) == 2
+
+
+async def test_a_run_that_was_being_cancelled_when_its_executor_died_ends_as_cancelled(
+    store: Store, clock: SetClock
+) -> None:
+    leader, _ = await pair(store, clock)
+    executor = await store.nodes.register_node("executor", "dead", OVER, {})
+    await insert(store, due_job())
+    [held] = await claim(store, executor)
+    await store.runs.cancel_runs(NAMESPACE, [held.run_id], "cancelled", at(0))
+    await leader.leadership.run_once()
+    run = await store.runs.get_run(NAMESPACE, held.run_id)
+    assert run is not None
+    assert run.state is RunState.CANCELLED
+
+
+async def test_runs_claimed_just_after_their_executor_was_buried_are_returned_too(store: Store, clock: SetClock) -> None:
+    executor = await store.nodes.register_node("executor", "dead", OVER, {})
+    leader, _ = await pair(store, clock)
+    await store.nodes.mark_returned([executor])
+    assert [node for node in await store.nodes.sweep_nodes() if node.node_id == executor] == []
+    await insert(store, due_job())
+    await claim(store, executor)
+    healer = Scheduler(store, clock).reaper
+    assert await healer.run_once([]) == 1
+    assert len(await claim(store, 2)) == 1
+
+
+async def test_more_runs_than_one_batch_are_all_returned(store: Store, clock: SetClock) -> None:
+    leader, _ = await pair(store, clock)
+    executor = await store.nodes.register_node("executor", "dead", OVER, {})
+    await insert(store, *(due_job() for _ in range(1200)))
+    assert len(await claim(store, executor, limit=2000)) == 1200
+    await leader.leadership.run_once()
+    assert {row["state"] for row in await rows(store, "live_runs")} == {RunState.QUEUED}
