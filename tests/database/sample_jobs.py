@@ -70,11 +70,14 @@ async def claim(store: Store, executor_id: int, until: datetime = START, limit: 
     return await store.live_runs.claim_runs(executor_id, due, until, limit) if due else []
 
 
-def succeeded(claim: Claim, ended_at: datetime = at(1)) -> Finish:
+SECOND = at(1)
+
+
+def succeeded(claim: Claim, ended_at: datetime = SECOND) -> Finish:
     return Finish(claim.run_id, claim.fence, RunState.SUCCEEDED, at(0), ended_at)
 
 
-def returned(claim: Claim, ready_at: datetime = at(1), *, failed: bool = False, lost: bool = False) -> Requeue:
+def returned(claim: Claim, ready_at: datetime = SECOND, *, failed: bool = False, lost: bool = False) -> Requeue:
     state = RunState.LOST if lost else RunState.FAILED
     reason = "executor_lost" if lost else "exit_code"
     return Requeue(claim.run_id, claim.fence, state, at(0), at(1), ready_at, reason, "why", failed=failed, lost=lost)
@@ -117,9 +120,9 @@ class OpenTransaction:
         await self._store.database.fetch_on(
             self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, job_ids=[move.job_id],
             expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
-            run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires], run_job_ids=[move.job_id] * len(move.fires),
-            run_dues=list(move.fires), missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[],
-            missed_reasons=[],
+            run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
+            run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires),
+            missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[], missed_reasons=[],
         )  # fmt: skip
 
     async def then(self, other: Coroutine[Any, Any, Any]) -> None:
@@ -128,7 +131,9 @@ class OpenTransaction:
         own = await self._db.fetchval("SELECT pg_backend_pid()")
         async with self._store.database.connection() as db:
             while not self.waiting.done():
-                if await db.fetchval("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", own):
+                if await db.fetchval(
+                    "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", own
+                ):
                     return
 
 

@@ -1,5 +1,5 @@
 """Plan guards: with a million finished and a hundred thousand live runs, every hot statement goes by an index and
-touches a bounded number of pages: at its first execution, and when PostgreSQL has settled for a plan (after the fifth)."""
+touches a bounded number of pages: at its first execution, and when PostgreSQL has settled for a plan (after five)."""
 
 import itertools
 import json
@@ -35,14 +35,16 @@ SELECT 'executor', 'gone-' || n, now(), now(), now(), '{{}}' FROM generate_serie
 UPDATE hourhand.shards SET owner_id = 1, epoch = 1;
 
 CREATE TEMPORARY TABLE numbered AS
-SELECT n, (lpad(to_hex({int(START.timestamp() * 1000)} + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid AS job_id,
+SELECT n,
+       (lpad(to_hex({int(START.timestamp() * 1000)} + n), 12, '0') || '70008' || left(md5(n::text), 15))::uuid AS job_id,
        timestamptz '{START.isoformat()}' + n * interval '1 second' AS due_at
   FROM generate_series(1, {JOBS}) n;
 
-INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, due_at, timing, priority, max_retries, owner,
-                           status, version, created_at, created_by, updated_at)
+INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, due_at, timing, priority, max_retries,
+                           owner, status, version, created_at, created_by, updated_at)
 SELECT job_id, {NAMESPACE}, 1 + n % {LANES}, 'job ' || n, 'number', '{{"n": 1}}', CASE n % 2 WHEN 0 THEN due_at END,
-       CASE n % 2 WHEN 1 THEN '{{"schedules": [], "zone": "UTC"}}'::jsonb END, n % 3, 3, 'ada', 0, 1, now(), 'ada', now()
+       CASE n % 2 WHEN 1 THEN '{{"schedules": [], "zone": "UTC"}}'::jsonb END, n % 3, 3,
+       'ada', 0, 1, now(), 'ada', now()
   FROM numbered;
 
 INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
@@ -57,8 +59,8 @@ SELECT hourhand.scheduled_run_id(due_at, job_id), job_id, due_at, due_at, NULL,
        CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END
   FROM numbered;
 
-INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
-                           cause, attempt)
+INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version,
+                           state, cause, attempt)
 SELECT hourhand.scheduled_run_id(due, job_id), job_id, due, due, due, {NAMESPACE}, 1 + n % 20, 1, 10 + n % 3, 1, 1
   FROM (SELECT n, job_id, timestamptz '{START.isoformat()}' + (k * 65536 + n % 65536 + 0.5) * interval '1 second' AS due
           FROM generate_series(0, {RUNS // JOBS - 1}) k CROSS JOIN numbered) d;

@@ -40,7 +40,9 @@ async def get(store: Store, job_id: UUID) -> Job:
     return job
 
 
-async def change(store: Store, job_id: UUID, changed: JobDefinition, cursor: object = None, version: int = 1, now=START):  # type: ignore[no-untyped-def]
+async def change(
+    store: Store, job_id: UUID, changed: JobDefinition, cursor: object = None, version: int = 1, now=START
+):  # type: ignore[no-untyped-def]
     return await store.jobs.change_job(NAMESPACE, job_id, changed, version, cursor, now, "grace")  # type: ignore[arg-type]
 
 
@@ -364,7 +366,9 @@ async def fire_again(store: Store, job_id: UUID, due: object) -> list[object]:
     """A planner that meets the cursor where the change has put it."""
     node_id, epoch = await own_all_shards(store)
     cursors = await store.timetable.due_cursors(node_id, epoch, at(60), 10)
-    moves = [Move(c.job_id, c.next_fire, c.version, [c.next_fire], [], c.next_fire + timedelta(hours=1)) for c in cursors]
+    moves = [
+        Move(c.job_id, c.next_fire, c.version, [c.next_fire], [], c.next_fire + timedelta(hours=1)) for c in cursors
+    ]
     await store.timetable.advance_cursors(node_id, epoch, moves)
     return [row["scheduled_for"] for row in await rows(store, "live_runs") if row["scheduled_for"] == due]
 
@@ -391,8 +395,9 @@ async def test_a_run_made_again_after_its_end_does_not_hold_up_the_outcomes_of_o
     await store.live_runs.finish_runs([succeeded(first)])
     await execute(
         store,
-        "INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, "
-        "priority, cause) SELECT run_id, job_id, scheduled_for, scheduled_for, namespace_id, 1, version, 0, 9, cause "
+        "INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, "
+        "state, priority, cause) "
+        "SELECT run_id, job_id, scheduled_for, scheduled_for, namespace_id, 1, version, 0, 9, cause "
         "FROM hourhand.runs",
     )
     [again] = await claim(store, 1)

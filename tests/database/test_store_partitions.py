@@ -16,7 +16,7 @@ async def sizes(store: Store, table: str) -> dict[str, int]:
     """Rows by partition, empty ones left out."""
     async with store.database.connection() as db:
         found = await db.fetch(
-            f"SELECT tableoid::regclass::text AS name, count(*) FROM {store.database.schema}.{table} GROUP BY 1 ORDER BY 1"
+            f"SELECT tableoid::regclass::text AS name, count(*) FROM {store.database.schema}.{table} GROUP BY 1"
         )
     return {row["name"].split(".")[1]: row["count"] for row in found}
 
@@ -70,7 +70,8 @@ async def test_a_new_partition_has_the_indexes_and_refuses_what_the_table_refuse
     await finish_one(store, START)
     async with store.database.connection() as db:
         names = await db.fetch(
-            "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND tablename = 'runs_20300107'", store.database.schema
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = $1 AND tablename = 'runs_20300107'",
+            store.database.schema,
         )
         checks = await db.fetchval(
             "SELECT count(*) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'",

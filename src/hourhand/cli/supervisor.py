@@ -21,10 +21,12 @@ from hourhand.telemetry.events import Event
 
 if TYPE_CHECKING:
     from hourhand.config import Config
+    from hourhand.database.embedded import EmbeddedServer
 
 ROLES = ("scheduler", "executor", "api")
 READY_SECONDS_MAX = 60.0
 RESTART_SECONDS_MAX = 10.0
+DATABASE_LOOK_SECONDS = 1.0
 
 
 class Supervisor:
@@ -54,6 +56,8 @@ class Supervisor:
             await self._start_children()
             if not self._stopping.is_set():
                 await self._welcome(token_file)
+            if server is not None:
+                self._keepers.append(asyncio.create_task(self._keep_database(server)))
             await self._stopping.wait()
         finally:
             await self._stop_children()
@@ -153,6 +157,19 @@ class Supervisor:
                 if not self._stopping.is_set():
                     await self._start(role)
 
+    async def _keep_database(self, server: "EmbeddedServer") -> None:
+        """Starts the database again when it was killed; the roles come back to it by themselves."""
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), DATABASE_LOOK_SECONDS)
+            if self._stopping.is_set() or server.pid is not None:
+                continue
+            emit(Event.CHILD_ENDED, child="postgres", exit_code=None)
+            try:
+                await server.start()
+            except WorldError as fault:
+                emit(Event.LOOP_FAILED, loop="database", error=str(fault))
+
     async def _stop_children(self) -> None:
         self._stopping.set()
         self._signal_children()
@@ -167,6 +184,7 @@ class Supervisor:
                 await asyncio.wait(late, timeout=5)
         for keeper in self._keepers:
             keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
 
     def _signal_children(self, number: signal.Signals = signal.SIGTERM) -> None:
         for child in self._children.values():

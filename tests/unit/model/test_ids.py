@@ -47,7 +47,9 @@ def test_scheduled_runs_sort_by_their_due_time_to_the_microsecond(
 
 
 @given(instants, st.integers(1, 2000), job_ids)
-def test_a_job_has_one_run_id_for_each_due_time_even_a_microsecond_apart(due: datetime, apart: int, job_id: UUID) -> None:
+def test_a_job_has_one_run_id_for_each_due_time_even_a_microsecond_apart(
+    due: datetime, apart: int, job_id: UUID
+) -> None:
     later = due + timedelta(microseconds=apart)
     assert scheduled_run_id(due, job_id) < scheduled_run_id(later, job_id)
 

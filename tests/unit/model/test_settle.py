@@ -69,7 +69,9 @@ def test_there_is_never_a_retry_beyond_max_retries(run: Standing, outcome: Outco
 
 
 @given(st.integers(0, 20), st.data())
-def test_a_run_that_always_fails_is_tried_once_and_max_retries_times_more(max_retries: int, data: st.DataObject) -> None:
+def test_a_run_that_always_fails_is_tried_once_and_max_retries_times_more(
+    max_retries: int, data: st.DataObject
+) -> None:
     tries, counted = 0, 0
     while True:
         outcome = data.draw(st.sampled_from([Failed(Reason.EXIT_CODE, "1"), TimedOut(5.0)]))

@@ -54,7 +54,13 @@ class Desk:
     @property
     def operations(self) -> JobOperations:
         return JobOperations(
-            cast("JobStore", self), cast("RunStore", self), KINDS, self, IdSource(1), cast("EventBus", self), SubmitSettings()
+            cast("JobStore", self),
+            cast("RunStore", self),
+            KINDS,
+            self,
+            IdSource(1),
+            cast("EventBus", self),
+            SubmitSettings(),
         )
 
 

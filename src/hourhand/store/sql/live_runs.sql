@@ -139,7 +139,3 @@ SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executo
   FROM hourhand.live_runs r
  WHERE r.executor_id = ANY (@executor_ids::int[]) AND r.state IN (2, 3, 4)
  LIMIT @limit;
-
--- name: oldest_backlog
-SELECT count(*) AS queued, min(ready_at) AS oldest
-  FROM (SELECT ready_at FROM hourhand.live_runs WHERE state = 0 LIMIT 100001) q;

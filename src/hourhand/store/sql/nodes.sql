@@ -70,8 +70,3 @@ RETURNING s.shard;
 
 -- name: owned_shards
 SELECT count(*) FILTER (WHERE owner_id = @node_id) AS owned, coalesce(max(epoch), 0) AS epoch FROM hourhand.shards;
-
--- name: list_shards
-SELECT s.owner_id, n.name AS owner, count(*) AS shards, max(s.epoch) AS epoch
-  FROM hourhand.shards s LEFT JOIN hourhand.nodes n ON n.node_id = s.owner_id
- GROUP BY 1, 2 ORDER BY 1;

@@ -13,12 +13,5 @@ UPDATE hourhand.tokens SET revoked_at = now()
  WHERE digest = @digest AND purpose = 'login' AND revoked_at IS NULL AND expires_at > now()
 RETURNING token_id, name, namespace_id;
 
--- name: touch_token
-UPDATE hourhand.tokens SET last_used_at = now() WHERE token_id = @token_id;
-
 -- name: revoke_token
 UPDATE hourhand.tokens SET revoked_at = now() WHERE token_id = @token_id AND revoked_at IS NULL RETURNING token_id;
-
--- name: list_tokens
-SELECT token_id, name, purpose, created_at, expires_at, last_used_at FROM hourhand.tokens
- WHERE revoked_at IS NULL ORDER BY created_at;
