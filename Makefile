@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check clean
+.PHONY: up test lint types format check bench bench-short clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -26,6 +26,16 @@ format: $(STAMP)-dev
 	$(BIN)/ruff check --fix .
 
 check: lint types test
+
+# Alternating pairs with the floor: the figures in docs/internals/performance.md come from here.
+bench: $(STAMP)-dev
+	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 3 --seconds 30
+	$(BIN)/hourhand bench immediate --seconds 30
+
+# The same in a minute: that it works and that nothing is lost or doubled. Its timings decide nothing.
+bench-short: $(STAMP)-dev
+	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 1 --seconds 5
+	$(BIN)/hourhand bench immediate --seconds 5
 
 clean:
 	rm -rf $(VENV) build dist

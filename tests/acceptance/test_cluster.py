@@ -23,7 +23,7 @@ def cluster(tmp_path: Path, database_url: str, schema: str) -> Iterator[Roles]:
                 roles.start(role, f"{role}-{copy}")
         roles.wait_until_ready()
         yield roles
-        sql(database_url, f"DROP SCHEMA {schema} CASCADE")
+    sql(database_url, f"DROP SCHEMA {schema} CASCADE")
 
 
 def test_ten_thousand_jobs_each_run_exactly_once_and_then_survive_two_deaths(cluster: Roles, capsys: Any) -> None:

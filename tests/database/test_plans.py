@@ -36,7 +36,7 @@ UPDATE hourhand.shards SET owner_id = 1, epoch = 1;
 
 CREATE TEMPORARY TABLE numbered AS
 SELECT n,
-       (lpad(to_hex({int(START.timestamp() * 1000)} + n), 12, '0') || '70008' || left(md5(n::text), 15))::uuid AS job_id,
+       (lpad(to_hex({int(START.timestamp() * 1000)} + n), 12, '0') || '70008' || left(md5(n::text), 15))::uuid job_id,
        timestamptz '{START.isoformat()}' + n * interval '1 second' AS due_at
   FROM generate_series(1, {JOBS}) n;
 

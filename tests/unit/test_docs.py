@@ -34,10 +34,9 @@ ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = sorted((ROOT / "docs").rglob("*.md"))
 MANUAL: Final = [ROOT / "README.md", *DOCS]
 EVERY_PAGE: Final = sorted({*ROOT.glob("*.md"), *MANUAL})
-JOBS, API, CLI, CONTRACTS, PYTHON_JOBS = (
-    ROOT / "docs" / page
-    for page in ("reference/jobs.md", "reference/api.md", "reference/cli.md", "reference/contracts.md", "guides/python-jobs.md")
-)  # fmt: skip
+REFERENCE: Final = ROOT / "docs" / "reference"
+JOBS, API, CLI, CONTRACTS = (REFERENCE / f"{page}.md" for page in ("jobs", "api", "cli", "contracts"))
+PYTHON_JOBS: Final = ROOT / "docs" / "guides" / "python-jobs.md"
 
 
 def name_of(page: Path) -> str:
@@ -119,8 +118,8 @@ def test_the_page_of_jobs_shows_what_happens_when_the_clock_changes(row: list[st
         seed=0,
     )
     berlin = ZoneInfo("Europe/Berlin")
-    for day, shown in zip((datetime(2027, 3, 28), datetime(2027, 10, 31)), told, strict=True):
-        midnight = day.replace(tzinfo=berlin).astimezone(UTC)
+    for day, shown in zip(((3, 28), (10, 31)), told, strict=True):
+        midnight = datetime(2027, *day, tzinfo=berlin).astimezone(UTC)
         due = timing.due_between(midnight, midnight + timedelta(hours=12), 10)
         assert (", ".join(instant.astimezone(berlin).strftime("%H:%M %Z") for instant in due) or "-") == shown
 
@@ -321,16 +320,15 @@ def test_every_command_in_the_documentation_exists_with_its_options(page: Path) 
     assert wrong == []
 
 
-def test_wrong_commands_are_found() -> None:
-    for line in (
-        "hourhand jab list",
-        "A=1 hourhand job list --statu x",
-        "true && hourhand job get a b",
-        "hourhand up --port",
-    ):
-        with pytest.raises((click.UsageError, AssertionError)):
-            for arguments in hourhand_arguments(line):
-                parse(cli, arguments)
+@pytest.mark.parametrize(
+    "line",
+    ["hourhand jab list", "A=1 hourhand job list --statu x", "true && hourhand job get a b", "hourhand up --port"],
+)
+def test_a_wrong_command_is_found(line: str) -> None:
+    [arguments] = hourhand_arguments(line)
+
+    with pytest.raises((click.UsageError, AssertionError)):
+        parse(cli, arguments)
 
 
 def test_the_page_of_commands_has_every_command_with_an_example() -> None:
