@@ -133,8 +133,8 @@ class Answers:
     async def due_cursors(self, *_: Any) -> list[Any]:
         return []
 
-    async def next_cursor(self) -> None:
-        return None
+    async def next_cursor(self) -> datetime | None:
+        return min(self.fired, default=None)
 
 
 @pytest.mark.parametrize(("fired", "heard"), [([1.9, 0.1], [Topic.READY]), ([1.9, 1.5], []), ([], [])])

@@ -8,7 +8,7 @@ from uuid import UUID
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
-from hourhand.model.ids import scheduled_run_id, shard_of
+from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
 from hourhand.model.retry import retry_from_json, retry_to_json
 from hourhand.model.schedule import At, Now, Timing, timing_from_json, timing_to_json
@@ -111,19 +111,19 @@ class Jobs:
                 **_definition_columns(definition, lane_id),
             )
             await self._withdraw(db, old, now)
+            await self._fetch(db, "keep_findable", once_run_id=_once_run_id(old))
             await self._fetch(
                 db,
                 "refresh_lane_of_runs",
                 job_id=job_id,
-                once_run_id=_once_run_id(old),
+                once_run_id=None,
                 lane_id=lane_id,
                 priority=definition.priority,
                 version=expected_version + 1,
             )
             active = old["status"] == _STATUS[JobState.SCHEDULED]
-            await self._set_cursor(
-                db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor if active else None
-            )
+            cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
+            await self._set_cursor(db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor)
             return await self._held_runs(db, old)
 
     async def set_status(
@@ -149,6 +149,7 @@ class Jobs:
             )
             await self._withdraw(db, old, now)
             definition = _definition(old)
+            cursor = await self._free_cursor(db, old, definition, cursor, now)
             await self._set_cursor(db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor)
             if state is JobState.CANCELLED:
                 await self._cancel_runs(db, old, now)
@@ -170,6 +171,7 @@ class Jobs:
 
     async def _locked(self, db: Connection, namespace_id: int, job_id: UUID) -> Record | None:
         rows = await self._fetch(db, "lock_job", namespace_id=namespace_id, job_id=job_id)
+        await self._fetch(db, "lock_cursor", job_id=job_id)
         return rows[0] if rows else None
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
@@ -180,6 +182,23 @@ class Jobs:
 
     async def _withdraw(self, db: Connection, old: Record, now: datetime) -> None:
         await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now)
+
+    async def _free_cursor(
+        self, db: Connection, old: Record, definition: JobDefinition, cursor: datetime | None, now: datetime
+    ) -> datetime | None:
+        """The cursor, moved past due times whose run is made and stays: no due time is run twice."""
+        made = await self._fetch(
+            db,
+            "latest_made",
+            job_id=old["job_id"],
+            once_run_id=_once_run_id(old),
+            now=now,
+            now_id=lowest_id_at(now),
+        )
+        latest = made[0]["latest"]
+        if cursor is None or latest is None or cursor > latest:
+            return cursor
+        return definition.timing.next_after(latest)
 
     async def _held_runs(self, db: Connection, old: Record) -> list[UUID]:
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
@@ -226,8 +245,6 @@ class Jobs:
         if state is None:
             state = JobState.SCHEDULED if row["alive"] else JobState.COMPLETED
         upcoming = [due for due in (row["next_live"], row["next_fire"]) if due is not None]
-        if not upcoming and row["due_at"] is not None and state is JobState.SCHEDULED:
-            upcoming = [row["due_at"]]  # its single run is live already
         return Job(
             job_id=row["job_id"],
             namespace=await self._names.namespace_name(row["namespace_id"]),

@@ -213,3 +213,18 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
                  | 28672 | (((extract(epoch FROM due) * 1000000)::bigint % 1000) << 2))
         || substring(uuid_send(job_id) FROM 9 FOR 8), 'hex')::uuid
 $$;
+
+-- A job as it is read: its lane in words, its cursor, whether anything of it is still to come or under way, and the next
+-- due time whose run is made already. Nothing of this is stored twice; it follows from the tables.
+CREATE VIEW hourhand.jobs_in_full AS
+SELECT j.*, l.queue, l.needs, t.next_fire, live.next_live, t.job_id IS NOT NULL OR live.runs > 0 AS alive
+  FROM hourhand.jobs j
+  JOIN hourhand.lanes l USING (lane_id)
+  LEFT JOIN hourhand.timetable t USING (job_id)
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS runs, min(r.scheduled_for) FILTER (WHERE r.state = 0 AND r.attempt = 0) AS next_live
+      FROM (SELECT state, attempt, scheduled_for FROM hourhand.live_runs WHERE job_id = j.job_id AND cause <> 0
+            UNION ALL
+            SELECT state, attempt, scheduled_for FROM hourhand.live_runs
+             WHERE run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) r
+ ) live;

@@ -1,50 +1,31 @@
 -- name: get_job
-SELECT j.*, l.queue, l.needs, t.next_fire,
-       t.job_id IS NOT NULL
-       OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.job_id = j.job_id AND r.cause <> 0)
-       OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) AS alive,
-       (SELECT min(r.scheduled_for) FROM hourhand.live_runs r
-         WHERE r.job_id = j.job_id AND r.cause = 1 AND r.state = 0) AS next_live
-  FROM hourhand.jobs j
-  JOIN hourhand.lanes l USING (lane_id)
-  LEFT JOIN hourhand.timetable t USING (job_id)
- WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id;
+SELECT * FROM hourhand.jobs_in_full WHERE namespace_id = @namespace_id AND job_id = @job_id;
 
 -- name: lock_job
 -- The row is locked first, so that two changes of one job follow each other.
-SELECT j.*, l.queue, l.needs, t.next_fire
-  FROM hourhand.jobs j
-  JOIN hourhand.lanes l USING (lane_id)
-  LEFT JOIN hourhand.timetable t USING (job_id)
+SELECT j.*, l.queue, l.needs FROM hourhand.jobs j JOIN hourhand.lanes l USING (lane_id)
  WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id
    FOR UPDATE OF j;
 
+-- name: lock_cursor
+-- Waits for a planner that is just moving the cursor: the runs it made are then seen by the statements that follow.
+SELECT FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
+
 -- name: list_jobs
 -- Newest first, one page behind the cursor. The state is derived, so the filter on it is applied to what is read.
-SELECT * FROM (
-    SELECT j.*, l.queue, l.needs, t.next_fire,
-           t.job_id IS NOT NULL
-           OR EXISTS (SELECT FROM hourhand.live_runs r WHERE r.job_id = j.job_id AND r.cause <> 0)
-           OR EXISTS (SELECT FROM hourhand.live_runs r
-                       WHERE r.run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) AS alive,
-           NULL::timestamptz AS next_live
-      FROM hourhand.jobs j
-      JOIN hourhand.lanes l USING (lane_id)
-      LEFT JOIN hourhand.timetable t USING (job_id)
-     WHERE j.namespace_id = @namespace_id
-       AND (@before::uuid IS NULL OR j.job_id < @before)
-       AND (@name::text IS NULL OR j.name = @name)
-       AND (@kind::text IS NULL OR j.kind = @kind)
-       AND (@queue::text IS NULL OR l.queue = @queue)
-       AND (@owner::text IS NULL OR j.owner = @owner)
-       AND (@labels::jsonb IS NULL OR j.labels @> @labels)
-       AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
-       AND (@recurring::boolean IS NULL OR (j.timing IS NOT NULL) = @recurring)
-) x
- WHERE @state::text IS NULL
-    OR CASE x.status WHEN 2 THEN 'cancelled' WHEN 1 THEN 'paused'
-       ELSE CASE WHEN x.alive THEN 'scheduled' ELSE 'completed' END END = @state
- ORDER BY x.job_id DESC
+SELECT * FROM hourhand.jobs_in_full j
+ WHERE j.namespace_id = @namespace_id
+   AND (@before::uuid IS NULL OR j.job_id < @before)
+   AND (@name::text IS NULL OR j.name = @name)
+   AND (@kind::text IS NULL OR j.kind = @kind)
+   AND (@queue::text IS NULL OR j.queue = @queue)
+   AND (@owner::text IS NULL OR j.owner = @owner)
+   AND (@labels::jsonb IS NULL OR j.labels @> @labels)
+   AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
+   AND (@recurring::boolean IS NULL OR (j.timing IS NOT NULL) = @recurring)
+   AND (@state::text IS NULL OR CASE j.status WHEN 2 THEN 'cancelled' WHEN 1 THEN 'paused'
+                                ELSE CASE WHEN j.alive THEN 'scheduled' ELSE 'completed' END END = @state)
+ ORDER BY j.job_id DESC
  LIMIT @limit OFFSET @skip;
 
 -- name: update_job
@@ -86,6 +67,20 @@ RETURNING run_id, scheduled_for;
 -- Runs of a changed job that are due but not claimed go where the new definition belongs.
 UPDATE hourhand.live_runs SET lane_id = @lane_id, priority = @priority, version = @version
  WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)) AND state IN (0, 1);
+
+-- name: keep_findable
+-- The single run of a job is found by its due time; when the job gets another one, by the index instead.
+UPDATE hourhand.live_runs SET cause = 1 WHERE run_id = @once_run_id::uuid AND cause = 0;
+
+-- name: latest_made
+-- The latest due time of the job, later than now, whose run is made and stays: held by an executor, or final already.
+SELECT max(scheduled_for) AS latest FROM (
+    SELECT scheduled_for FROM hourhand.live_runs
+     WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause = 1)) AND scheduled_for > @now
+    UNION ALL
+    SELECT scheduled_for FROM hourhand.runs
+     WHERE job_id = @job_id AND run_id >= @now_id AND cause <> 2 AND scheduled_for > @now
+) made;
 
 -- name: job_live_runs
 SELECT run_id, state, scheduled_for FROM hourhand.live_runs

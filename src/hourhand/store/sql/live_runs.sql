@@ -76,6 +76,7 @@ SELECT run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, execut
        CASE was WHEN 4 THEN 14 ELSE state END, cause, attempt,
        CASE was WHEN 4 THEN 'cancelled' ELSE reason END, error, CASE was WHEN 4 THEN NULL ELSE result END
   FROM finished
+ON CONFLICT DO NOTHING                    -- one run that is final already must not hold up the others
 RETURNING run_id, state;
 
 -- name: requeue_runs
@@ -121,6 +122,7 @@ WITH gone AS (
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason)
 SELECT run_id, job_id, scheduled_for, NULL, @now, namespace_id, NULL, version, 14, cause, attempt, @reason FROM gone
+ON CONFLICT DO NOTHING
 RETURNING run_id;
 
 -- name: request_cancel
