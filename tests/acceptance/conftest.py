@@ -61,6 +61,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`hourhand up`, shared. Tests leave what they made; each looks at its own jobs only."""
     folder = tmp_path_factory.mktemp("running")
     (folder / "handlers_of_the_notes.py").write_text(HANDLERS)
-    settings = {"PYTHONPATH": str(folder)}
+    settings = {
+        "PYTHONPATH": str(folder),
+        # A test that failed may leave something running; the end of the session need not wait for it.
+        "HOURHAND_EXECUTOR_STOP_SECONDS": "1",
+        "HOURHAND_KINDS_GRACE_SECONDS": "1",
+    }
     with Up(folder, arguments=["--import", "handlers_of_the_notes"], environment=settings) as up:
         yield up

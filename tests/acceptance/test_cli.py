@@ -1,7 +1,6 @@
 """The command line against a running server: the README as it stands, output for programs, exit codes, signals."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -44,7 +43,7 @@ class Ask:
         return done
 
     def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "-o", "json").stdout)
+        return json.loads(self("-o", "json", *words).stdout)
 
 
 # --- the README -------------------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ def test_whatever_is_asked_can_be_had_as_json(ask: Ask) -> None:
     assert run["status"] == "succeeded"
     assert ask.json("run", "get", run["run_id"])["run_id"] == run["run_id"]
     assert run["run_id"] in {each["run_id"] for each in ask.json("run", "list", "--job", job_id)}
-    assert ask.json("job", "delete", job_id)["job"]["status"] == "cancelled"
+    assert ask.json("job", "delete", "--yes", job_id)["job"]["status"] == "cancelled"
     assert {node["role"] for node in ask.json("status")["nodes"]} == {"api", "scheduler", "executor"}
 
 
@@ -192,7 +191,7 @@ def test_a_command_ends_with_the_code_that_is_promised(ask: Ask, code: int, word
 def test_a_conflict_ends_with_4(ask: Ask) -> None:
     job_id = ask.json("job", "create", "once", "--at", "2035-01-01T00:00:00Z", "--", "true")["job_id"]
     ask("job", "update", job_id, "--if-version", "7", "--priority", "1", code=4)
-    ask("job", "delete", job_id)
+    ask("job", "delete", "--yes", job_id)
     ask("job", "resume", job_id, code=4)
 
 
@@ -205,23 +204,19 @@ def test_a_name_that_several_jobs_have_ends_with_4(ask: Ask) -> None:
 # --- following and cancelling -----------------------------------------------------------------------------
 
 
-def test_a_log_is_followed_while_it_is_written(ask: Ask, running: Up, tmp_path: Path, cage: Cage) -> None:
+def test_a_log_is_followed_while_it_is_written(ask: Ask, running: Up, short_path: Path, cage: Cage) -> None:
     """The command writes its second line only after the first was seen by whoever follows."""
-    tmp_path.chmod(0o777)
-    gate = Path(os.path.realpath(f"/tmp/hourhand-test-gate-{os.getpid()}"))
+    gate = short_path / "gate"
     script = f"echo first; while [ ! -e {gate} ]; do sleep 0.05; done; echo second"
-    try:
-        job = ask.json("job", "create", "slow", "--", "sh", "-c", script)
-        with running.client() as client:
-            run_id = str(client.wait_for_start(job["job_id"]).run_id)
-        follower = Process(cage, [HOURHAND, "run", "logs", "-f", run_id], tmp_path, home_and_port(running))
-        wait_for(lambda: follower.said == "first\n", "the first line is followed")
-        assert follower.exit_code is None
-        gate.touch()
-        assert follower.wait() == 0
-        assert follower.said == "first\nsecond\n"
-    finally:
-        gate.unlink(missing_ok=True)
+    job = ask.json("job", "create", "slow", "--", "sh", "-c", script)
+    with running.client() as client:
+        run_id = str(client.wait_for_start(job["job_id"]).run_id)
+    follower = Process(cage, [HOURHAND, "run", "logs", "-f", run_id], short_path, home_and_port(running))
+    wait_for(lambda: follower.said == "first\n", "the first line is followed")
+    assert follower.exit_code is None
+    gate.touch()
+    assert follower.wait() == 0
+    assert follower.said == "first\nsecond\n"
 
 
 def home_and_port(up: Up) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -88,7 +89,7 @@ def assert_recurring_ran_every_second(cluster: Roles, recurring: list[UUID]) -> 
     for times in dues.values():
         times.sort()
         assert len(times) >= 3
-        assert {after - before for before, after in zip(times, times[1:], strict=False)} == {1000}
+        assert {after - before for before, after in pairwise(times)} == {1000}
 
 
 def survive_two_deaths(cluster: Roles) -> int:

@@ -93,8 +93,8 @@ def test_a_role_that_may_create_nothing_is_told_so(
 def pgbouncer() -> str:
     found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None and IS_ROOT and shutil.which("apt-get"):
-        quiet = {"capture_output": True, "check": False, "timeout": 120}
-        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "pgbouncer"], **quiet)
+        install = ["apt-get", "install", "-y", "--no-install-recommends", "pgbouncer"]
+        subprocess.run(install, capture_output=True, timeout=120, check=False)
         found = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
     if found is None:
         pytest.skip("PgBouncer is not installed and cannot be installed here")

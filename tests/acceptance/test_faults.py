@@ -145,9 +145,7 @@ def test_a_database_that_is_too_old_is_refused(tmp_path: Path, cage: Cage, datab
     assert "too old" in said_by(cage, tmp_path, command, ExitCode.CONFIGURATION)
 
 
-def test_a_database_of_a_newer_hourhand_is_refused(
-    tmp_path: Path, cage: Cage, database_url: str, schema: str
-) -> None:
+def test_a_database_of_a_newer_hourhand_is_refused(tmp_path: Path, cage: Cage, database_url: str, schema: str) -> None:
     migrate(cage, tmp_path, database_url, schema)
     sql(database_url, f"INSERT INTO {schema}.migrations (version, name, checksum) VALUES (9999, 'later', 'x')")
     arguments = ["scheduler", "--database", database_url, "--schema", schema]
@@ -182,7 +180,7 @@ def test_up_tells_why_a_role_did_not_start_and_leaves_nothing(tmp_path: Path, ca
 
 def test_an_interrupt_during_the_start_leaves_nothing(tmp_path: Path, cage: Cage) -> None:
     process = Process(cage, [*HOURHAND, "up"], tmp_path, up_settings(tmp_path))
-    wait_for(lambda: (tmp_path / "home").exists(), "the start is under way")
+    wait_for((tmp_path / "home").exists, "the start is under way")
     assert process.end() in (0, ExitCode.INTERRUPTED)
     assert "Traceback" not in process.said
     assert cage.names() == []

@@ -27,7 +27,7 @@ from hourhand.job_kinds import command_payload, http_payload
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
 from hourhand.model.cron import MACROS
-from hourhand.model.schedule import parse_timing
+from hourhand.model.schedule_form import parse_timing
 from hourhand.operations.requests import CatchUpRequest, JobRequest, RetryRequest
 
 ROOT: Final = Path(__file__).parents[2]

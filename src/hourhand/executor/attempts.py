@@ -16,10 +16,11 @@ from hourhand.runtime.clock import DatabaseClock
 
 
 class _Running:
-    __slots__ = ("claim", "outcome_when_stopped", "started_at", "task", "timer")
+    __slots__ = ("begun", "claim", "outcome_when_stopped", "started_at", "task", "timer")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.begun = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.started_at: datetime | None = None
@@ -45,14 +46,14 @@ class Attempts:
         self._recorder = recorder
         self._clock = clock
         self._log_lines_max = log_lines_max
-        self._in_hand: dict[UUID, _Running] = {}
+        self._in_hand: dict[tuple[UUID, int], _Running] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
     def start(self, claim: Claim) -> None:
         """Starts an attempt at its time: at once, or by a timer when it is a little ahead."""
         running = _Running(claim)
-        self._in_hand[claim.run_id] = running
+        self._in_hand[claim.run_id, claim.fence] = running
         self._empty.clear()
         self._start_when_due(running)
 
@@ -68,8 +69,8 @@ class Attempts:
 
     def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
         """Asks an attempt to end; what it says then counts for nothing, `outcome` is recorded once it is gone."""
-        running = self._in_hand.get(run_id)
-        if running is None or running.claim.fence != fence:
+        running = self._in_hand.get((run_id, fence))
+        if running is None:
             return False
         if running.outcome_when_stopped is None:
             running.outcome_when_stopped = outcome
@@ -78,16 +79,18 @@ class Attempts:
                 self._end(running, outcome, self._clock.now())
             elif running.task is not None:
                 running.task.cancel()
+                if not running.begun:  # cancelled before its first step, it never takes one
+                    self._end(running, outcome, self._clock.now())
         return True
 
     def stop_all(self) -> None:
-        for run_id, running in list(self._in_hand.items()):
-            self.stop(run_id, running.claim.fence, Interrupted())
+        for run_id, fence in list(self._in_hand):
+            self.stop(run_id, fence, Interrupted())
 
     def give_back_unstarted(self) -> None:
-        for run_id, running in list(self._in_hand.items()):
+        for (run_id, fence), running in list(self._in_hand.items()):
             if running.timer is not None:
-                self.stop(run_id, running.claim.fence, Interrupted())
+                self.stop(run_id, fence, Interrupted())
 
     async def all_ended(self) -> None:
         await self._empty.wait()
@@ -96,6 +99,7 @@ class Attempts:
         return len(self._in_hand)
 
     async def _attempt(self, running: _Running) -> None:
+        running.begun = True
         claim = running.claim
         log = LogBuffer(claim.run_id, claim.attempt, self._clock.now, self._recorder.log, self._log_lines_max)
         self._recorder.started(claim.run_id, claim.fence, running.started_at)
@@ -132,7 +136,7 @@ class Attempts:
 
     def _end(self, running: _Running, outcome: Outcome, ended_at: datetime) -> None:
         claim = running.claim
-        self._in_hand.pop(claim.run_id, None)
+        self._in_hand.pop((claim.run_id, claim.fence), None)
         if not self._in_hand:
             self._empty.set()
         self._recorder.ended(claim, running.started_at, ended_at, outcome)

@@ -39,7 +39,11 @@ class LogBuffer:
 
     def __call__(self, stream: str, text: str) -> None:
         """Takes one line. Never blocks, never raises."""
-        line = (self._clock(), STREAMS.get(stream, 2), text[:LINE_CHARS_MAX].replace("\x00", ""))
+        line = (
+            self._clock(),
+            STREAMS.get(stream, 2),
+            text[:LINE_CHARS_MAX].replace("\x00", "").encode(errors="replace").decode(),
+        )
         if self._head_left > 0:
             self._head_left -= 1
             self._pass_on(line)

@@ -6,12 +6,13 @@ under its fence, when it is back.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from hourhand.model.outcome import NOTHING_SAID, Lost, Outcome
+from hourhand.model.errors import DatabaseUnavailable
+from hourhand.model.outcome import NOTHING_SAID, Failed, Lost, Outcome
 from hourhand.model.retry import retry_from_json
 from hourhand.model.run import Claim
 from hourhand.model.settle import Standing, settle
@@ -25,6 +26,10 @@ BATCH_MAX = 1000
 START_AFTER_SECONDS = 0.1
 """A run that has not ended by then is shown as running."""
 LOG_FLUSH_SECONDS = 0.2
+_ATTEMPT_STATES: Final[Mapping[Reason | None, RunState]] = {
+    Reason.TIMEOUT: RunState.TIMED_OUT,
+    Reason.SHUTDOWN: RunState.LOST,
+}
 
 
 class _Ended(NamedTuple):
@@ -87,10 +92,10 @@ class Recorder:
 
     async def run_once(self) -> float | None:
         """Writes logs, then ends, then starts of what is still running."""
+        batch = self._ended[:BATCH_MAX]
         await self._write_logs()
-        if self._ended:
-            batch = self._ended[:BATCH_MAX]
-            await self._write_ends(batch)
+        if batch:
+            await self._write_ends_apart(batch)
             del self._ended[: len(batch)]
         await self._write_starts()
         if self._ended:
@@ -100,14 +105,29 @@ class Recorder:
         return None
 
     async def _write_logs(self) -> None:
-        chunks = self._chunks[:BATCH_MAX]
-        if chunks:
+        left = len(self._chunks)
+        while left > 0:
+            chunks = self._chunks[: min(left, BATCH_MAX)]
+            left -= len(chunks)
             self._chunks = self._chunks[len(chunks) :]
             try:
                 await self._logs.append_logs(chunks)
             except BaseException:
                 self._chunks = chunks + self._chunks
                 raise
+
+    async def _write_ends_apart(self, batch: Sequence[_Ended]) -> None:
+        try:
+            await self._write_ends(batch)
+        except DatabaseUnavailable:
+            raise
+        except Exception as fault:  # something in it cannot be stored; the others must not wait for it
+            if len(batch) > 1:
+                for ended in batch:
+                    await self._write_ends_apart([ended])
+                return
+            error = f"the outcome could not be stored: {type(fault).__name__}"
+            await self._write_ends([batch[0]._replace(outcome=Failed(Reason.EXCEPTION, error, retryable=False))])
 
     async def _write_ends(self, batch: Sequence[_Ended]) -> None:
         finishes: list[Finish] = []
@@ -146,7 +166,7 @@ class Recorder:
                 )
             )
             return
-        state = RunState.TIMED_OUT if step.reason is Reason.TIMEOUT else RunState.FAILED
+        state = _ATTEMPT_STATES.get(step.reason, RunState.FAILED)
         requeues.append(
             Requeue(
                 claim.run_id,

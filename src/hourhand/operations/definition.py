@@ -31,7 +31,8 @@ from hourhand.model.job import (
 )
 from hourhand.model.local_time import DstOverlap, Gap, InstantFault, format_instant
 from hourhand.model.retry import DEFAULT_RETRY, RETRIES_MAX, RetryPolicy
-from hourhand.model.schedule import At, Now, Timing, describe, parse_instant, parse_timing
+from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
+from hourhand.model.schedule_form import parse_timing
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 from hourhand.ports.job_kind import JobKind
 

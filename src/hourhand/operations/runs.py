@@ -1,6 +1,6 @@
 """What a caller may ask of runs: read, list, follow their logs, cancel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -55,9 +55,13 @@ class RunOperations:
         run = await self.get(caller, run_id)
         if run.state.is_final:
             raise Conflict("run-already-final", f"the run is {run.state.word} already")
-        cancelled = await self._runs.cancel_runs(
-            caller.namespace_id, [run_id], Reason.CANCELLED.value, self._clock.now()
-        )
+        cancelled: Mapping[UUID, bool] = {}
+        for _ in range(3):  # a run that goes back to the queue just between the two statements is missed by both
+            cancelled = await self._runs.cancel_runs(
+                caller.namespace_id, [run_id], Reason.CANCELLED.value, self._clock.now()
+            )
+            if cancelled:
+                break
         if cancelled.get(run_id) is False:
             self._bus.publish(Topic.CANCEL)
         run = await self.get(caller, run_id)

@@ -20,6 +20,7 @@ SOON = timedelta(seconds=1)
 """Executors look at least this often; runs that are ready sooner than that are announced."""
 
 UNPLANNABLE_REST = timedelta(minutes=10)
+_TICK = timedelta(microseconds=1)
 
 
 class Planner:
@@ -76,7 +77,11 @@ class Planner:
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
-            planned = plan(cursor.timing, cursor.next_fire, now, self._horizon, cursor.catchup)
+            # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
+            due = cursor.timing.next_after(cursor.next_fire - _TICK)
+            if due is None:
+                return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
+            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         except ZoneFault as fault:
             # A zone that the tz data no longer has must not hold up everybody else's jobs. Looked at again later.
             emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=str(fault))
@@ -84,5 +89,5 @@ class Planner:
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
 
     def _announce(self, once: Sequence[datetime], recurring: Sequence[datetime], now: datetime) -> None:
-        if any(ready <= now + SOON for ready in (*once[:1], *recurring)):
+        if any(ready <= now + SOON for ready in (*once, *recurring)):
             self._bus.publish(Topic.READY)

@@ -51,6 +51,8 @@ class Partitions:
                 if _is_over(cut, name, now):
                     await self._drop(name)
                     dropped.append(name)
+            if cut.keep_days is not None:
+                await self._sweep_rest(cut, now - timedelta(days=cut.keep_days))
         return made, dropped
 
     async def _make(self, cut: Cut, name: str, start: datetime) -> None:
@@ -68,6 +70,13 @@ class Partitions:
             await db.execute(
                 f"ALTER TABLE {schema}.{cut.table} ATTACH PARTITION {schema}.{name} "
                 f"FOR VALUES FROM ('{low}') TO ('{high}')"
+            )
+
+    async def _sweep_rest(self, cut: Cut, before: datetime) -> None:
+        """Rows that found no partition of their own go by the same rule."""
+        async with self._database.connection() as db:
+            await db.execute(
+                f"DELETE FROM {self._database.schema}.{cut.table}_rest WHERE {_key(cut)} < '{lowest_id_at(before)}'"
             )
 
     async def _drop(self, name: str) -> None:

@@ -11,7 +11,7 @@ from hourhand.model.ids import lowest_id_at, scheduled_run_id
 from hourhand.model.job import Job
 from hourhand.model.run import Attempt, Run
 from hourhand.model.states import Cause, RunState
-from hourhand.store.jsons import from_json, to_json_or_null
+from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
 
 _HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
@@ -93,7 +93,7 @@ class Runs:
             priority=job.definition.priority,
             requested_by=requested_by,
             note=note,
-            payload=to_json_or_null(payload),
+            payload=None if payload is None else to_json(payload),
             now=now,
         )
 

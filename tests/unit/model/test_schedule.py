@@ -21,10 +21,10 @@ from hourhand.model.schedule import (
     Schedule,
     Timing,
     describe,
-    parse_timing,
     timing_from_json,
     timing_to_json,
 )
+from hourhand.model.schedule_form import parse_timing
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

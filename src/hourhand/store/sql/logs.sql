@@ -5,6 +5,6 @@ ON CONFLICT DO NOTHING;
 
 -- name: read_logs
 SELECT attempt, first_line, at, stream, lines FROM hourhand.log_chunks
- WHERE run_id = @run_id AND (attempt, first_line + cardinality(lines)) > (@after_attempt, @after_line)
+ WHERE run_id = @run_id AND (attempt, first_line + cardinality(lines) - 1) > (@after_attempt, @after_line)
  ORDER BY attempt, first_line
  LIMIT @limit;

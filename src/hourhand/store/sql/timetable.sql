@@ -11,7 +11,7 @@ WITH due AS (
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
 ), fired AS (
-    DELETE FROM hourhand.timetable t USING due WHERE t.job_id = due.job_id
+    DELETE FROM hourhand.timetable t WHERE t.job_id = ANY (ARRAY(SELECT job_id FROM due))
     RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
