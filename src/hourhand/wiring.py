@@ -278,6 +278,7 @@ class ExecutorNode(Node):
             "queues": list(self.config.executor.queues),
             "slots": self.capacity.facts(),
             "offers": sorted(offers_of(self.kinds))[:200],
+            "bench_witness": os.environ.get("HOURHAND_BENCH_WITNESS"),
         }
 
 

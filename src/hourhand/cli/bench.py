@@ -14,7 +14,7 @@ _shared_options = [
         "--witness",
         type=click.Path(dir_okay=False),
         envvar="HOURHAND_BENCH_WITNESS",
-        help="With --server: the file that its executors append to (their HOURHAND_BENCH_WITNESS).",
+        help="With --server: the file its executors append to, when they do not say so themselves.",
     ),
     click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
 ]

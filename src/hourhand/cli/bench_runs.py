@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,8 @@ FUTURE_SECONDS: Final = 2.2
 """How far ahead future jobs are due: beyond the planner's horizon, so that each passes through the timetable."""
 IN_FLIGHT: Final = 3
 DRAIN_SECONDS_MAX: Final = 120.0
+LINE_BYTES_MIN: Final = 36 + 1 + 1 + 1 + 16 + 1
+"""A witness line: run id, attempt, microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Target:
     url: str
     token: str
     witness: Path
+    own: bool
+    """True when nobody else submits to it."""
 
     def client(self) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -49,9 +53,10 @@ class Target:
 async def open_target(server: str | None, token: str | None, witness: Path | None, say: Say) -> AsyncIterator[Target]:
     """A running Hourhand, or a temporary one that is gone afterwards."""
     if server is not None:
-        if not token or witness is None:
-            raise WorldError("--server needs --token and --witness (the HOURHAND_BENCH_WITNESS of its executors)")
-        yield Target(server.rstrip("/"), token, witness)
+        if not token:
+            raise WorldError("--server needs --token")
+        target = Target(server.rstrip("/"), token, witness or Path(), own=False)
+        yield target if witness else replace(target, witness=await _witness_of(target))
         return
     with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder:
         async with _temporary_cluster(Path(folder), say) as target:
@@ -71,12 +76,27 @@ async def _temporary_cluster(folder: Path, say: Say) -> AsyncIterator[Target]:
     try:
         say(f"starting a temporary cluster on port {port}")
         await _ready(f"http://127.0.0.1:{port}", process, folder / "output")
-        yield Target(f"http://127.0.0.1:{port}", (home / "token").read_text().strip(), witness)
+        yield Target(f"http://127.0.0.1:{port}", (home / "token").read_text().strip(), witness, own=True)
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), 60)
+
+
+async def _witness_of(target: Target) -> Path:
+    """The witness file that the executors of a running cluster say they append to."""
+    async with target.client() as http:
+        answer = await http.get("/api/v1/cluster")
+    if answer.status_code != 200:
+        raise WorldError(f"{target.url} answered {answer.status_code}: {answer.text[:300]}")
+    executors = [node["facts"] for node in answer.json()["nodes"] if node["role"] == "executor"]
+    paths = {facts.get("bench_witness") for facts in executors}
+    path = Path(paths.pop() or "/nowhere") if len(paths) == 1 else None
+    if path is None or not path.parent.is_dir():
+        raise WorldError("the executors of that server do not append to one file here: name it by --witness")
+    path.touch()
+    return path
 
 
 async def _ready(url: str, process: asyncio.subprocess.Process, output: Path) -> None:
@@ -170,7 +190,7 @@ async def measure_lifecycle(
     jobs = len(submitter.job_ids)
     say(f"submitted {jobs} jobs; waiting until all are recorded")
     async with target.client() as http:
-        await _drain(http)
+        await _drain(http, target, offset, submitter.job_ids)
         ended = time.monotonic()
         settings = (await http.get("/api/v1/cluster")).json().get("database", {})
     witnessed = _read_witness(target.witness, offset)
@@ -187,14 +207,26 @@ async def measure_lifecycle(
     }
 
 
-async def _drain(http: httpx.AsyncClient) -> None:
+async def _drain(http: httpx.AsyncClient, target: Target, offset: int, job_ids: Sequence[str]) -> None:
+    """Waits until everything is recorded. On a cluster that others use too: until all have run, and the ends of the
+    last ones are recorded."""
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     while time.monotonic() < deadline:
-        status = (await http.get("/api/v1/cluster")).json()
-        if not sum(status["live"].values()) and not status["next_due"]:
-            return
+        if target.own:
+            status = (await http.get("/api/v1/cluster")).json()
+            if not sum(status["live"].values()) and not status["next_due"]:
+                return
+        else:
+            all_ran = target.witness.stat().st_size - offset >= len(job_ids) * LINE_BYTES_MIN
+            if all_ran and all([await _is_final(http, job_id) for job_id in job_ids[-2000::100]]):
+                return
         await asyncio.sleep(0.02)
-    raise WorldError(f"not everything was recorded within {DRAIN_SECONDS_MAX:g} s: {status['live']}")
+    raise WorldError(f"not everything was recorded within {DRAIN_SECONDS_MAX:g} s")
+
+
+async def _is_final(http: httpx.AsyncClient, job_id: str) -> bool:
+    latest = (await http.get(f"/api/v1/jobs/{job_id}/status")).json().get("latest_run")
+    return latest is not None and latest["ended_at"] is not None
 
 
 def _read_witness(path: Path, offset: int) -> list[tuple[int, int, int]]:
@@ -234,8 +266,8 @@ async def measure_immediate(target: Target, seconds: float, rate: float, say: Sa
     say(f"submitting {rate:g} single jobs a second for {seconds:g} s")
     async with target.client() as http:
         await http.get("/api/v1/whoami")  # the connection is not what is measured
-        await _paced(http, int(seconds * rate), 1 / rate, sent_at, answered)
-        await _drain(http)
+        job_ids = await _paced(http, int(seconds * rate), 1 / rate, sent_at, answered)
+        await _drain(http, target, offset, job_ids)
         settings = (await http.get("/api/v1/cluster")).json().get("database", {})
     witnessed = _read_witness(target.witness, offset)
     started = [(at - sent_at[low]) / 1000 for low, _, at in witnessed if low in sent_at]
@@ -252,8 +284,10 @@ async def measure_immediate(target: Target, seconds: float, rate: float, say: Sa
 
 async def _paced(
     http: httpx.AsyncClient, count: int, gap: float, sent_at: dict[int, int], answered: list[float]
-) -> None:
+) -> list[str]:
     body = msgspec.json.encode({"name": "bench", "payload": {"handler": "bench.noop"}})
+
+    job_ids: list[str] = []
 
     async def one() -> None:
         sent = time.time_ns() // 1000
@@ -261,10 +295,12 @@ async def _paced(
         if response.status_code != 202:
             raise WorldError(f"a job was answered {response.status_code}: {response.text[:500]}")
         answered.append((time.time_ns() // 1000 - sent) / 1000)
-        sent_at[UUID(response.json()["job_id"]).int & _LOW_64_BITS] = sent
+        job_ids.append(response.json()["job_id"])
+        sent_at[UUID(job_ids[-1]).int & _LOW_64_BITS] = sent
 
     begun = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(count):
             await asyncio.sleep(max(begun + number * gap - time.monotonic(), 0))
             group.create_task(one())
+    return job_ids

@@ -204,6 +204,7 @@ class Supervisor:
             "HOURHAND_API_HOST": config.api.host,
             "HOURHAND_API_PORT": str(config.api.port),
             "HOURHAND_KINDS_HANDLER_MODULES": ",".join(modules),
+            "HOURHAND_BENCH_WITNESS": os.environ.get("HOURHAND_BENCH_WITNESS") or str(config.home / "bench.witness"),
         }
         if self._config_file is not None:
             told["HOURHAND_CONFIG"] = str(self._config_file.resolve())
