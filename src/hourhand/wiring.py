@@ -202,7 +202,9 @@ class ExecutorNode(Node):
         from hourhand.job_kinds.registry import kinds_for_running
 
         settings = config.executor
-        self.kinds = kinds_for_running(config.kinds)
+        # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
+        workers = max(config.kinds.worker_processes_max, settings.slots_process)
+        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers))
         offers = offers_of(self.kinds)
         self.capacity = Capacity({SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process})
         membership = self.join_as(settings.lease_seconds, settings.heartbeat_seconds, self._facts)

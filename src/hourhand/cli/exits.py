@@ -1,6 +1,7 @@
 """How a command ends: the exit codes, the one table that leads to them, and the one line that says why."""
 
 import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -134,7 +135,8 @@ def _message_lines(error: errors.HourhandError) -> Iterator[str]:
 def _fault_lines(error: errors.HourhandError) -> Iterator[str]:
     for fault in _faults(error):
         hint = f" ({fault.hint})" if fault.hint else ""
-        news = [word for word in fault.allowed or () if word not in fault.message + hint]
+        told = set(re.findall(r"[\w./-]+", fault.message + hint))
+        news = [word for word in fault.allowed or () if word not in told and f" {word}" not in fault.message]
         allowed = f" [one of {', '.join(news)}]" if news else ""
         yield printable(f"{fault.pointer or '/'}: {fault.message}{hint}{allowed}")
 

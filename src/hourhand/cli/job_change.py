@@ -76,4 +76,7 @@ def show_change(change: "ChangeView", what: str) -> None:
     due = f"; next due {local_time(change.job.next_due)}" if change.job.next_due and not change.job.is_final else ""
     show(change, lambda: say(f"job {change.job.name!r} ({change.job.job_id}) {what}{due}"))
     for run_id in change.too_late:
-        say(f"too late for run {run_id}: an executor already has it")
+        if change.job.status == "cancelled":
+            say(f"run {run_id} is being stopped")
+        else:
+            say(f"too late for run {run_id}: an executor already has it")

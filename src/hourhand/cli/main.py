@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "run": Lazy("hourhand.cli.run", "run", "See runs, their logs and results; wait for them, cancel them."),
     "status": Lazy("hourhand.cli.status", "status", "Show the cluster: nodes, what runs, what is due next."),
     "login-link": Lazy("hourhand.cli.up", "login_link", "Print a one-time link that opens the browser page."),
+    "token": Lazy("hourhand.cli.access", "token", "Make, list and revoke API tokens."),
+    "namespace": Lazy("hourhand.cli.access", "namespace", "Make and list namespaces."),
     "api": Lazy("hourhand.cli.roles", "api", "Run an API node."),
     "scheduler": Lazy("hourhand.cli.roles", "scheduler", "Run a scheduler node."),
     "executor": Lazy("hourhand.cli.roles", "executor", "Run an executor node."),

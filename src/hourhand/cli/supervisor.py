@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hourhand.model.errors import HomeUnusable, HourhandError, WorldError
+from hourhand.cli.exits import ExitCode
+from hourhand.model.errors import BadConfiguration, HomeUnusable, HourhandError, WorldError
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
@@ -138,6 +139,8 @@ class Supervisor:
             os.close(reader)
         if not said and not self._stopping.is_set():
             code = await child.wait()
+            if code == ExitCode.CONFIGURATION:
+                raise BadConfiguration([f"the {role} refused its configuration; its message is above"])
             raise WorldError(f"the {role} ended while starting, with exit code {code}; its message is above")
 
     async def _keep(self, role: str) -> None:
@@ -217,6 +220,8 @@ class Supervisor:
 
 
 def base_url(config: "Config") -> str:
+    if config.api.public_url:
+        return config.api.public_url.rstrip("/")
     host = f"[{config.api.host}]" if ":" in config.api.host else config.api.host
     return f"http://{host}:{config.api.port}"
 

@@ -72,6 +72,8 @@ def failure_of(error: BaseException) -> Failed:
 def _described(error: BaseException) -> str:
     """The exception's own line first, because lists show only that; then where it came from."""
     said = "".join(traceback.format_exception_only(error)).strip()
+    if isinstance(error, NoRetry | RetryAfter):  # our own words: the handler's message is what matters
+        said = str(error) or type(error).__name__
     if error.__cause__ is not None:
         said += f"\ncaused by {''.join(traceback.format_exception_only(error.__cause__)).strip()}"
     frames = traceback.format_tb(_of_the_handler(error.__traceback__), limit=-_FRAMES_MAX)

@@ -58,6 +58,8 @@ def plan(
     timing: Timing, cursor: datetime, now: datetime, horizon: timedelta, policy: CatchUpPolicy, fires_max: int = 1000
 ) -> Plan:
     """Everything from the cursor up to `now + horizon`: what runs, what was missed, where the cursor goes."""
+    if not timing.recurring:  # what was asked for by its instant runs, however late
+        policy = replace(policy, mode=CatchUp.ALL, window=now - cursor, runs_max=fires_max)
     stale, due = _stale_due_times(timing, cursor, now - GRACE)
     if (
         due is not None and due < now - GRACE

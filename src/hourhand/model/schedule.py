@@ -160,13 +160,18 @@ class Timing:
 
     @property
     def only_instant(self) -> datetime | None:
-        """The due time of a plain one-off: a single `now` or `at` without zone or bounds. None for everything else."""
-        if len(self.schedules) != 1 or self.start_at or self.end_at or self.zone != "UTC":
+        """The due time of a job that runs once: a single `now` or `at`. None for everything else."""
+        if len(self.schedules) != 1:
             return None
         schedule = self.schedules[0]
-        if type(schedule) is Now or (type(schedule) is At and schedule.asked is None):
-            return schedule.instant
-        return None
+        return schedule.instant if isinstance(schedule, Now | At) else None
+
+    @property
+    def says_more(self) -> bool:
+        """Whether there is more to a one-off than its instant: what the user wrote, a zone, bounds."""
+        schedule = self.schedules[0]
+        asked = isinstance(schedule, At) and schedule.asked is not None
+        return asked or self.zone != "UTC" or self.start_at is not None or self.end_at is not None
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later than `instant`, in UTC; None when there is no further."""

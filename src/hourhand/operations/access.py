@@ -39,9 +39,14 @@ class Access:
             raise Unauthenticated("this login link was used already, or is too old")
         return await self._new("admin", "session", SESSION_SECONDS), SESSION_SECONDS
 
-    async def create_token(self, name: str, lifetime_seconds: float | None = None) -> str:
-        """A new token for all namespaces. It cannot be shown again."""
-        return await self._new(name, "api", lifetime_seconds)
+    async def create_token(self, name: str, lifetime_seconds: float | None = None, namespace: str | None = None) -> str:
+        """A new token, for one namespace or all of them. It cannot be shown again."""
+        namespace_id = None
+        if namespace is not None:
+            namespace_id = await self._names.find_namespace(namespace)
+            if namespace_id is None:
+                raise NotFound("namespace", namespace)
+        return await self._new(name, "api", lifetime_seconds, namespace_id)
 
     async def create_login_code(self) -> str:
         return await self._new("login link", "login", LOGIN_LINK_SECONDS)
@@ -49,9 +54,11 @@ class Access:
     async def revoke(self, token_id: UUID) -> bool:
         return await self._tokens.revoke_token(token_id)
 
-    async def _new(self, name: str, purpose: str, lifetime_seconds: float | None) -> str:
+    async def _new(
+        self, name: str, purpose: str, lifetime_seconds: float | None, namespace_id: int | None = None
+    ) -> str:
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        await self._tokens.insert_token(uuid4(), name, _digest(token), purpose, lifetime_seconds)
+        await self._tokens.insert_token(uuid4(), name, _digest(token), purpose, lifetime_seconds, namespace_id)
         return token
 
 

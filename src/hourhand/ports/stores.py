@@ -297,8 +297,15 @@ class TokenRow:
 
 class TokenStore(Protocol):
     async def insert_token(
-        self, token_id: UUID, name: str, digest: bytes, purpose: str, lifetime_seconds: float | None
-    ) -> None: ...
+        self,
+        token_id: UUID,
+        name: str,
+        digest: bytes,
+        purpose: str,
+        lifetime_seconds: float | None,
+        namespace_id: int | None = None,
+    ) -> None:
+        """Without a namespace the token works in all of them; without a lifetime, for ever."""
 
     async def find_token(self, digest: bytes) -> TokenRow | None: ...
 

@@ -145,7 +145,6 @@ class Jobs:
                 job_id=job_id,
                 status=_STATUS[state],
                 pause_reason=reason if state is JobState.PAUSED else None,
-                now=now,
             )
             await self._withdraw(db, old, now)
             definition = _definition(old)
@@ -308,6 +307,12 @@ def _definition(row: Record) -> JobDefinition:
     )
 
 
+def _timing_column(timing: Timing) -> str | None:
+    if timing.only_instant is not None and not timing.says_more:
+        return None
+    return to_json(timing_to_json(timing))
+
+
 def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any]:
     due_at = definition.timing.only_instant
     return {
@@ -316,7 +321,7 @@ def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, An
         "kind": definition.kind,
         "payload": to_json(definition.payload),
         "due_at": due_at,
-        "timing": to_json(timing_to_json(definition.timing)) if due_at is None else None,
+        "timing": _timing_column(definition.timing),
         "priority": definition.priority,
         "max_retries": definition.retry.max_retries,
         "retry": to_json_or_null(retry_to_json(definition.retry)),
@@ -338,7 +343,7 @@ def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, .
         definition.kind,
         to_json(definition.payload),
         due_at,
-        to_json(timing_to_json(definition.timing)) if due_at is None else None,
+        _timing_column(definition.timing),
         definition.priority,
         definition.retry.max_retries,
         to_json_or_null(retry_to_json(definition.retry)),

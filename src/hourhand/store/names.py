@@ -58,6 +58,10 @@ class Names:
             self._namespace_names[row["namespace_id"]] = name
         return self._namespaces[name]
 
+    async def create_namespace(self, name: str) -> None:
+        """Makes it if it is missing."""
+        await self._database.fetch(self._queries["create_namespace"], name=name)
+
     async def namespace_name(self, namespace_id: int) -> str:
         if namespace_id not in self._namespace_names:  # made since the last look
             await self.learn_namespaces()

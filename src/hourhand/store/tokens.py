@@ -1,5 +1,6 @@
 """Tokens: only their digests are stored."""
 
+from typing import Any
 from uuid import UUID
 
 from hourhand.database.connections import Database
@@ -13,12 +14,18 @@ class Tokens:
         self._queries = load_queries("hourhand.store.sql", "tokens.sql", database.schema)
 
     async def insert_token(
-        self, token_id: UUID, name: str, digest: bytes, purpose: str, lifetime_seconds: float | None
+        self,
+        token_id: UUID,
+        name: str,
+        digest: bytes,
+        purpose: str,
+        lifetime_seconds: float | None,
+        namespace_id: int | None = None,
     ) -> None:
         await self._database.fetch(
             self._queries["insert_token"],
             token_id=token_id,
-            namespace_id=None,
+            namespace_id=namespace_id,
             name=name,
             digest=digest,
             purpose=purpose,
@@ -33,6 +40,9 @@ class Tokens:
 
     async def use_login_code(self, digest: bytes) -> bool:
         return await self._database.fetch_one(self._queries["use_login_code"], digest=digest) is not None
+
+    async def list_tokens(self) -> list[dict[str, Any]]:
+        return [dict(row) for row in await self._database.fetch(self._queries["list_tokens"])]
 
     async def revoke_token(self, token_id: UUID) -> bool:
         return await self._database.fetch_one(self._queries["revoke_token"], token_id=token_id) is not None

@@ -26,8 +26,8 @@ CREATE TABLE hourhand.jobs (
     name            text NOT NULL,
     kind            text NOT NULL,
     payload         jsonb NOT NULL,
-    due_at          timestamptz,           -- the single due time; NULL when `timing` says when
-    timing          jsonb,                 -- NULL: once, at due_at
+    due_at          timestamptz,           -- the single due time of a job that runs once
+    timing          jsonb,                 -- when it falls due; NULL where due_at says it all
     priority        smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     max_retries     smallint NOT NULL CHECK (max_retries >= 0),
     retry           jsonb,                 -- NULL: the default curve
@@ -44,7 +44,7 @@ CREATE TABLE hourhand.jobs (
     updated_at      timestamptz NOT NULL,
     updated_by      text,                  -- NULL: nobody since created_by
     PRIMARY KEY (namespace_id, job_id),
-    CHECK ((due_at IS NULL) <> (timing IS NULL))
+    CHECK (due_at IS NOT NULL OR timing IS NOT NULL)
 ) PARTITION BY RANGE (job_id);
 CREATE TABLE hourhand.jobs_rest PARTITION OF hourhand.jobs DEFAULT;
 
@@ -222,9 +222,10 @@ SELECT j.*, l.queue, l.needs, t.next_fire, live.next_live, t.job_id IS NOT NULL 
   JOIN hourhand.lanes l USING (lane_id)
   LEFT JOIN hourhand.timetable t USING (job_id)
  CROSS JOIN LATERAL (
-    SELECT count(*) AS runs, min(r.scheduled_for) FILTER (WHERE r.state = 0 AND r.attempt = 0) AS next_live
-      FROM (SELECT state, attempt, scheduled_for FROM hourhand.live_runs WHERE job_id = j.job_id AND cause <> 0
+    SELECT count(*) AS runs,
+           min(r.scheduled_for) FILTER (WHERE r.state = 0 AND r.attempt = 0 AND r.cause <> 2) AS next_live
+      FROM (SELECT state, attempt, cause, scheduled_for FROM hourhand.live_runs WHERE job_id = j.job_id AND cause <> 0
             UNION ALL
-            SELECT state, attempt, scheduled_for FROM hourhand.live_runs
+            SELECT state, attempt, cause, scheduled_for FROM hourhand.live_runs
              WHERE run_id = hourhand.scheduled_run_id(j.due_at, j.job_id)) r
  ) live;

@@ -22,7 +22,7 @@ SELECT * FROM hourhand.jobs_in_full j
    AND (@owner::text IS NULL OR j.owner = @owner)
    AND (@labels::jsonb IS NULL OR j.labels @> @labels)
    AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
-   AND (@recurring::boolean IS NULL OR (j.timing IS NOT NULL) = @recurring)
+   AND (@recurring::boolean IS NULL OR (j.due_at IS NULL) = @recurring)
    AND (@state::text IS NULL OR CASE j.status WHEN 2 THEN 'cancelled' WHEN 1 THEN 'paused'
                                 ELSE CASE WHEN j.alive THEN 'scheduled' ELSE 'completed' END END = @state)
  ORDER BY j.job_id DESC
@@ -38,7 +38,7 @@ UPDATE hourhand.jobs
 
 -- name: set_job_status
 UPDATE hourhand.jobs
-   SET status = @status, pause_reason = @pause_reason, updated_at = @now
+   SET status = @status, pause_reason = @pause_reason
  WHERE namespace_id = @namespace_id AND job_id = @job_id;
 
 -- name: keep_version

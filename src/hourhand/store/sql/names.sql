@@ -16,5 +16,8 @@ SELECT lane_id, queue, needs FROM hourhand.lanes WHERE lane_id > @after ORDER BY
 -- name: find_namespace
 SELECT namespace_id, name FROM hourhand.namespaces WHERE name = @name;
 
+-- name: create_namespace
+INSERT INTO hourhand.namespaces (name) VALUES (@name) ON CONFLICT DO NOTHING;
+
 -- name: list_namespaces
 SELECT namespace_id, name FROM hourhand.namespaces ORDER BY name;

@@ -22,7 +22,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- Newest first. Live runs are few: never more than the backlog.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, NULL::text AS requested_by, NULL::text AS note
+       NULL::jsonb AS result, q.requested_by, q.note
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
@@ -30,12 +30,13 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
          ORDER BY x.run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
  ORDER BY r.run_id DESC;
 
 -- name: list_live_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, NULL::text AS requested_by, NULL::text AS note
+       NULL::jsonb AS result, q.requested_by, q.note
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND ((x.job_id = @job_id AND x.cause <> 0) OR x.run_id = @once_run_id::uuid)
@@ -44,12 +45,13 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
          ORDER BY x.run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
  ORDER BY r.run_id DESC;
 
 -- name: list_finished_runs
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
-       r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result,
-       NULL::text AS requested_by, NULL::text AS note
+       r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
+       q.note
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
@@ -57,12 +59,13 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
          ORDER BY x.run_id DESC LIMIT @limit) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
  ORDER BY r.run_id DESC;
 
 -- name: list_finished_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
-       r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result,
-       NULL::text AS requested_by, NULL::text AS note
+       r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
+       q.note
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
            AND x.state = ANY (@states::smallint[])
@@ -70,6 +73,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
          ORDER BY x.run_id DESC LIMIT @limit) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
  ORDER BY r.run_id DESC;
 
 -- name: list_attempts
