@@ -103,6 +103,7 @@ class Cage:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._mark = secrets.token_hex(8)
+        self._known: set[psutil.Process] = set()
         self._group = _make_group(f"hourhand-test-{self._mark}")
 
     @property
@@ -157,7 +158,12 @@ class Cage:
     def _pids(self) -> Iterable[int]:
         if self._group is not None:
             return map(int, (self._group / "cgroup.procs").read_text().split())
-        return [process.pid for process in psutil.process_iter() if self._is_marked(process)]
+        self._known = {process for process in self._known if process.is_running()}
+        self._known |= {process for process in psutil.process_iter() if self._is_marked(process)}
+        for process in list(self._known):  # commands get an environment and a folder of their own
+            with contextlib.suppress(psutil.Error):
+                self._known.update(process.children(recursive=True))
+        return [process.pid for process in self._known]
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:
@@ -272,6 +278,7 @@ class Up:
         user: str | None = None,
     ) -> None:
         self.folder = folder
+        self.folder.mkdir(exist_ok=True)
         self.cage = cage or Cage(folder)
         self.home = home or folder / "home"
         self.port = port or free_port()
@@ -353,6 +360,7 @@ class Roles:
 
     def __init__(self, folder: Path, database: str, schema: str, environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.folder.mkdir(exist_ok=True)
         self.cage = Cage(folder)
         self.database = database
         self.schema = schema

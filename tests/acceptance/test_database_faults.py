@@ -90,7 +90,7 @@ class Server:
 
 @pytest.fixture
 def cluster(tmp_path: Path, server: Server) -> Iterator[Roles]:
-    with Roles(tmp_path, server.url, "hourhand") as roles:
+    with Roles(tmp_path / "cluster", server.url, "hourhand") as roles:
         for role in ("scheduler", "executor", "api"):
             roles.start(role, f"{role}-only")
         roles.wait_until_ready()

@@ -31,7 +31,7 @@ def assert_a_job_runs_end_to_end(up: Up) -> None:
 
 def test_any_schema_name_will_do(tmp_path: Path, database_url: str, schema: str) -> None:
     settings = {"HOURHAND_DATABASE_SCHEMA": schema}
-    with Up(tmp_path, arguments=["--database", database_url], environment=settings) as up:
+    with Up(tmp_path / "up", arguments=["--database", database_url], environment=settings) as up:
         assert_a_job_runs_end_to_end(up)
         assert not (up.home / "postgres").exists(), "no database of our own is made"
     assert tables_of(database_url, schema) >= {"jobs", "runs", "live_runs", "timetable"}
@@ -62,14 +62,14 @@ def test_a_role_that_owns_only_its_schema_will_do(
 ) -> None:
     sql(database_url, f"CREATE SCHEMA {schema} AUTHORIZATION {ordinary_role}")
     url = as_role(database_url, ordinary_role)
-    with Up(tmp_path, arguments=["--database", url], environment={"HOURHAND_DATABASE_SCHEMA": schema}) as up:
+    with Up(tmp_path / "up", arguments=["--database", url], environment={"HOURHAND_DATABASE_SCHEMA": schema}) as up:
         assert_a_job_runs_end_to_end(up)
 
 
 def test_a_role_that_owns_only_its_database_will_do(tmp_path: Path, database_url: str, ordinary_role: str) -> None:
     sql(database_url, f"CREATE DATABASE {ordinary_role} OWNER {ordinary_role} TEMPLATE template0 ENCODING 'UTF8'")
     try:
-        with Up(tmp_path, arguments=["--database", as_role(database_url, ordinary_role, ordinary_role)]) as up:
+        with Up(tmp_path / "up", arguments=["--database", as_role(database_url, ordinary_role, ordinary_role)]) as up:
             assert_a_job_runs_end_to_end(up)
     finally:
         sql(database_url, f"DROP DATABASE {ordinary_role} WITH (FORCE)")
@@ -146,7 +146,7 @@ def test_it_works_through_pgbouncer_in_transaction_mode(
         "HOURHAND_DATABASE_POOLER": "true",
         "HOURHAND_DATABASE_LISTEN_URL": database_url,
     }
-    with Up(tmp_path, arguments=["--database", pooled_url], environment=settings) as up:
+    with Up(tmp_path / "up", arguments=["--database", pooled_url], environment=settings) as up:
         assert_a_job_runs_end_to_end(up)
         with up.client() as client, ThreadPoolExecutor(8) as crowd:
             # Many at once, so that statements of many clients share few sessions.
@@ -161,7 +161,7 @@ def test_it_works_through_pgbouncer_in_transaction_mode(
 
 def test_single_roles_work_through_pgbouncer(tmp_path: Path, database_url: str, pooled_url: str, schema: str) -> None:
     settings = {"HOURHAND_DATABASE_POOLER": "true", "HOURHAND_DATABASE_LISTEN_URL": database_url}
-    with Roles(tmp_path, pooled_url, schema, settings) as roles:
+    with Roles(tmp_path / "cluster", pooled_url, schema, settings) as roles:
         for role in ("scheduler", "executor", "api"):
             roles.start(role, f"{role}-pooled")
         roles.wait_until_ready()
@@ -216,5 +216,5 @@ def postgresql_15(tmp_path: Path, cage: Cage) -> str:
 def test_postgresql_15_will_do(tmp_path: Path, postgresql_15: str) -> None:
     [row] = sql(postgresql_15, "SHOW server_version_num")
     assert row[0].startswith("15")
-    with Up(tmp_path, arguments=["--database", postgresql_15]) as up:
+    with Up(tmp_path / "up", arguments=["--database", postgresql_15]) as up:
         assert_a_job_runs_end_to_end(up)
