@@ -93,9 +93,14 @@ async def prepare_database(config: Config) -> None:
         done = await migrate(store.database)
         if done:
             emit(Event.MIGRATED, versions=[migration.version for migration in done])
-        async with store.database.connection() as db:
-            now = await db.fetchval("SELECT now()")
-        await store.partitions.maintain(partition_cuts(config), now)
+        await make_partitions(config, store)
+
+
+async def make_partitions(config: Config, store: Store) -> None:
+    """Makes the partitions of the coming days; afterwards the leader keeps them."""
+    async with store.database.connection() as db:
+        now = await db.fetchval("SELECT now()")
+    await store.partitions.maintain(partition_cuts(config), now)
 
 
 async def require_migrated(config: Config) -> None:

@@ -156,9 +156,12 @@ def sql_script(missing: "Sequence[Migration]", schema: str) -> str:
 
 async def _migrate(config: "Config") -> "list[Migration]":
     from hourhand.database.migrate import migrate
+    from hourhand.wiring import make_partitions, store_on
 
     async with _opened(config) as database:
-        return await migrate(database)
+        done = await migrate(database)
+        await make_partitions(config, store_on(database))
+        return done
 
 
 async def _missing(config: "Config") -> "list[Migration]":

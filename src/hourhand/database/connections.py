@@ -107,6 +107,8 @@ class Database:
             raise DatabaseUnsuitable(f"the database refuses this user: {fault}") from None
         except asyncpg.InvalidCatalogNameError as fault:
             raise DatabaseUnsuitable(f"{fault}: create it first") from None
+        except ValueError as fault:  # asyncpg reads the URL with the first connection
+            raise DatabaseUnsuitable(f"the database URL cannot be used: {fault}") from None
         if number < VERSION_MIN:
             raise DatabaseUnsuitable(f"PostgreSQL {version.major} is too old: 15 or newer is needed")
         if encoding != "UTF8":

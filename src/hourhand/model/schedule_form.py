@@ -60,6 +60,8 @@ def parse_timing(
     )
     if start is not None and end is not None and start > end:
         faults.append(Fault("/end_at", "empty-window", f"end_at is earlier than start_at ({format_instant(start)})"))
+    elif end is not None and end < context.now:
+        faults.append(_never_fires(timing, context.now))
     if not faults and timing.first_due(context.now) is None:
         faults.append(_never_fires(timing, context.now))
     if faults:

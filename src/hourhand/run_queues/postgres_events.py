@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from hourhand.database.connections import CONNECTION_FAULTS, Database, DatabaseSettings, Listener
+from hourhand.model.errors import DatabaseUnavailable
 from hourhand.ports.event_bus import Topic
 from hourhand.runtime.loops import Loop
 
@@ -22,7 +23,7 @@ class PostgresEventBus:
         self._settings = settings
         self._application = application
         self._pending: set[Topic] = set()
-        self._sender = Loop("event sender", self._send, 3600.0, CONNECTION_FAULTS)
+        self._sender = Loop("event sender", self._send, 3600.0, (DatabaseUnavailable,))
         self._listener = Loop("event listener", self._listen, 0.0, CONNECTION_FAULTS)
 
     def publish(self, topic: Topic) -> None:
