@@ -1,7 +1,7 @@
 """How near the product comes to the floor: alternating runs of both on one machine, in one sitting.
 
-The floor (`floor.py`) is a bare loop with the same durable writes. Machines are shared and noisy, so only the ratio within
-a pair means anything; the median of the pairs is the figure.
+The floor (`floor.py`) is a bare loop with the same durable writes. Machines are shared and noisy, so only the ratio
+within a pair means anything; the median of the pairs is the figure.
 
     python benchmarks/lifecycle_ratio.py --pairs 3 --seconds 30
 """
@@ -17,7 +17,7 @@ FLOOR = Path(__file__).with_name("floor.py")
 
 
 def run(command: list[str]) -> dict:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
