@@ -181,8 +181,9 @@ def _start_process(connection: socket.socket, mark: str) -> "subprocess.Popen[by
     name, _, value = mark.partition("=")
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # handlers must be found as we found them
     return subprocess.Popen(
-        # -P: the search path is ours exactly; without it the current folder would come first.
-        [sys.executable, "-P", "-m", f"{__package__}.worker_process", str(connection.fileno()), str(os.getpid())],
+        # -u: what a handler prints is in its log at once, in order. -P: the search path is ours exactly; without it the
+        # current folder would come first.
+        [sys.executable, "-u", "-P", "-m", f"{__package__}.worker_process", str(connection.fileno()), str(os.getpid())],
         bufsize=0,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

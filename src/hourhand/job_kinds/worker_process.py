@@ -33,7 +33,7 @@ def main() -> None:
     connection_fd, executor_pid = int(sys.argv[1]), int(sys.argv[2])
     _die_with(executor_pid)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(write_through=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     Worker(socket.socket(fileno=connection_fd)).serve()
 
 
