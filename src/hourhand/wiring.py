@@ -14,6 +14,7 @@ from hourhand.database.connections import Database
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
 from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.capacity import Capacity
+from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
 from hourhand.executor.receiver import Receiver
 from hourhand.executor.recorder import Recorder
 from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PortTaken
@@ -229,6 +230,11 @@ class ExecutorNode(Node):
             self.attempts.start,
             settings,
         )
+        lost_claims = LostClaims(
+            self.store.live_runs, self.attempts, self.recorder, lambda: membership.node_id, self.clock
+        )
+        membership.on_buried = self._let_go
+        self.loop("lost claims", lost_claims.run_once, INTERVAL_SECONDS)
         recording = self.loop("recorder", self.recorder.run_once, 1.0)
         receiving = self.loop("receiver", self.receiver.run_once, settings.poll_seconds)
         lanes = self.loop("lanes", self._learn_lanes, 2.0)
@@ -259,13 +265,23 @@ class ExecutorNode(Node):
                 await asyncio.wait({ended, urged}, return_when=asyncio.FIRST_COMPLETED)
                 urged.cancel()
         self.attempts.stop_all()
-        await self.attempts.all_ended()
+        # A handler that will not end is left behind: it dies with this process, and others get its run.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.attempts.all_ended(), self.config.kinds.grace_seconds + 5)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.recorder.all_written(), 5)
         await super().stop()
         for kind in self.kinds.values():
             await kind.close()
         await self.writing.close()
+
+    async def _let_go(self) -> None:
+        """Others have got the runs of the old number; going on with them here would only double their effects."""
+        self.receiver.claiming = False
+        self.attempts.stop_all()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.attempts.all_ended(), self.config.kinds.grace_seconds + 5)
+        self.receiver.claiming = True
 
     async def _learn_lanes(self) -> float | None:
         before = len(self.receiver.lanes)

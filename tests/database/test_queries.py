@@ -126,7 +126,7 @@ def test_the_numbers_in_guards_are_those_of_the_model() -> None:
     for name, states in {
         "cancel_waiting": "state IN (0, 1)",
         "request_cancel": "state IN (2, 3, 4)",
-        "held_by_dead": "state IN (2, 3, 4)",
+        "held_by": "state IN (2, 3, 4)",
         "withdraw_runs": "state IN (0, 1)",
     }.items():
         assert states in queries[name], name

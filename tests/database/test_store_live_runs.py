@@ -265,9 +265,9 @@ async def test_runs_in_the_hands_of_the_dead_are_found_with_their_standing(store
     await insert(store, *(due_job() for _ in range(3)))
     dead, alive, _ = [(await claim(store, executor, limit=1))[0] for executor in (1, 2, 3)]
     await store.live_runs.start_runs([(dead.run_id, dead.fence, at(1))])
-    [found] = await store.live_runs.held_by_dead([1, 99], 10)
+    [found] = await store.live_runs.held_by([1, 99], 10)
     assert (found.run_id, found.fence, found.state, found.started_at) == (dead.run_id, dead.fence, 3, at(1))
-    assert len(await store.live_runs.held_by_dead([1, 2, 3], 2)) == 2
+    assert len(await store.live_runs.held_by([1, 2, 3], 2)) == 2
     assert alive.run_id not in {found.run_id}
 
 

@@ -18,6 +18,8 @@ _Shape = TypeVar("_Shape")
 
 SECOND_LOOK_BYTES_MAX: Final = 64 << 10
 """Larger bodies are not searched for keys given twice and oversized integers: the search would hold up the loop."""
+EXPLAIN_BYTES_MAX: Final = 4 << 20
+"""Of larger batches only the first fault is told: finding all would hold up the loop for seconds."""
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 """The escape of NUL, but not an escaped backslash followed by "u0000"."""
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -43,7 +45,9 @@ def decode_batch(raw: bytes, shape: type[_Shape], items_max: int) -> list[_Shape
     """A JSON array. Pointers of faults begin with the item's place: /17/name."""
     try:
         items = decoder_of(list[shape]).decode(raw)  # type: ignore[valid-type]
-    except _UNREADABLE:
+    except _UNREADABLE as refused:
+        if len(raw) > EXPLAIN_BYTES_MAX:
+            raise InvalidFields([Fault("", "wrong-type", str(refused))]) from None
         raise explain_batch(raw, shape, items_max) from None
     if not _is_clean(raw):
         raise explain_batch(raw, shape, items_max)

@@ -156,9 +156,11 @@ class Supervisor:
             pause = 0.1 if lived > 30 else min(pause * 2, RESTART_SECONDS_MAX)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
-            with contextlib.suppress(HourhandError):
+            try:
                 if not self._stopping.is_set():
                     await self._start(role)
+            except (HourhandError, OSError) as fault:  # also when no process can be made just now
+                emit(Event.LOOP_FAILED, loop=role, error=str(fault))
 
     async def _keep_database(self, server: "EmbeddedServer") -> None:
         """Starts the database again when it was killed; the roles come back to it by themselves."""
@@ -170,7 +172,7 @@ class Supervisor:
             emit(Event.CHILD_ENDED, child="postgres", exit_code=None)
             try:
                 await server.start()
-            except WorldError as fault:
+            except (HourhandError, OSError) as fault:
                 emit(Event.LOOP_FAILED, loop="database", error=str(fault))
 
     async def _stop_children(self) -> None:

@@ -122,6 +122,8 @@ class Database:
             async with self._pool.acquire(timeout=self.settings.connect_seconds_max) as db:
                 yield db  # type: ignore[misc]
         except CONNECTION_FAULTS as fault:
+            if isinstance(fault, ValueError):  # a value that cannot be sent: our fault, and it will not pass
+                raise
             raise DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}") from fault
 
     @asynccontextmanager

@@ -92,6 +92,9 @@ class Attempts:
             if running.timer is not None:
                 self.stop(run_id, fence, Interrupted())
 
+    def holds(self, run_id: UUID, fence: int) -> bool:
+        return (run_id, fence) in self._in_hand
+
     async def all_ended(self) -> None:
         await self._empty.wait()
 

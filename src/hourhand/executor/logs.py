@@ -14,10 +14,24 @@ from hourhand.ports.stores import LogChunk
 
 STREAMS: Final = {"stdout": 0, "stderr": 1, "log": 2}
 LINE_CHARS_MAX: Final = 16 * 1024
+HALF_CHARS_MAX: Final = 4 * 1024 * 1024
+"""How much text of the beginning, and how much of the end, is kept at most."""
 
 
 class LogBuffer:
-    __slots__ = ("_attempt", "_clock", "_head_left", "_next_line", "_put", "_run_id", "_skipped", "_tail", "_tail_max")
+    __slots__ = (
+        "_attempt",
+        "_clock",
+        "_head_chars",
+        "_head_left",
+        "_next_line",
+        "_put",
+        "_run_id",
+        "_skipped",
+        "_tail",
+        "_tail_chars",
+        "_tail_max",
+    )
 
     def __init__(
         self,
@@ -33,6 +47,8 @@ class LogBuffer:
         self._put = put
         self._next_line = 1
         self._head_left = lines_max // 2
+        self._head_chars = HALF_CHARS_MAX
+        self._tail_chars = 0
         self._tail_max = lines_max - lines_max // 2
         self._tail: deque[tuple[datetime, int, str]] | None = None  # most attempts say little or nothing
         self._skipped = 0
@@ -44,15 +60,19 @@ class LogBuffer:
             STREAMS.get(stream, 2),
             text[:LINE_CHARS_MAX].replace("\x00", "").encode(errors="replace").decode(),
         )
-        if self._head_left > 0:
+        if self._head_left > 0 and self._head_chars > 0:
             self._head_left -= 1
+            self._head_chars -= len(line[2])
             self._pass_on(line)
             return
+        self._head_left = 0
         if self._tail is None:
-            self._tail = deque(maxlen=self._tail_max)
-        if len(self._tail) == self._tail_max:
-            self._skipped += 1
+            self._tail = deque()
         self._tail.append(line)
+        self._tail_chars += len(line[2])
+        while len(self._tail) > self._tail_max or self._tail_chars > HALF_CHARS_MAX:
+            self._tail_chars -= len(self._tail.popleft()[2])
+            self._skipped += 1
 
     def close(self) -> None:
         """Passes on what is left; the attempt has ended."""

@@ -87,6 +87,10 @@ class Recorder:
         if self._log_timer is None:
             self._log_timer = asyncio.get_running_loop().call_later(LOG_FLUSH_SECONDS, self._log_due)
 
+    def unwritten(self) -> set[tuple[UUID, int]]:
+        """Attempts that have ended and are not recorded yet."""
+        return {(ended.claim.run_id, ended.claim.fence) for ended in self._ended}
+
     async def all_written(self) -> None:
         await self._idle.wait()
 

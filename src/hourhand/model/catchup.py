@@ -50,7 +50,7 @@ class Plan:
     next_due: datetime | None
 
 
-COUNT_MAX: Final = 100_000
+COUNT_MAX: Final = 2000
 """Missed due times are counted one by one up to here; a longer silence is cut into several plans."""
 
 

@@ -97,6 +97,8 @@ class Reason(StrEnum):
     TARGET_BLOCKED = "target_blocked"
     RESULT_TOO_LARGE = "result_too_large"
     EXECUTOR_LOST = "executor_lost"
+    CLAIM_LOST = "claim_lost"
+    """The answer to the claim was lost on its way; the attempt never began."""
     SHUTDOWN = "shutdown"
     """The executor was stopping and gave the run back; no retry is used up."""
     POISON = "poison"

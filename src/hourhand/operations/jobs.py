@@ -1,5 +1,6 @@
 """What a caller may ask of jobs: submit, read, change, pause, resume, cancel, run now."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +19,9 @@ from hourhand.operations.requests import Caller, Changed, JobFilter, JobPage, Jo
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import JobStore, NewJob, RunStore
+
+SLICE = 500
+"""Jobs of a batch that are checked in one go."""
 
 # The class below has a method `list`, which inside it hides the type of that name.
 Uuids = list[UUID]
@@ -76,6 +80,8 @@ class JobOperations:
         faults: Faults = []
         news = []
         for place, request in enumerate(requests):
+            if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
+                await asyncio.sleep(0)
             try:
                 news.append(self._new_job(caller, request, now))
             except InvalidFields as wrong:
@@ -135,20 +141,25 @@ class JobOperations:
         job = await self.get(caller, job_id)
         _refuse_final(job, "paused")
         too_late = await self._set_state(caller, job_id, JobState.PAUSED, None, reason)
+        if too_late is None:
+            raise Conflict("job-final", "the job has just been cancelled and cannot be paused")
         return Changed(await self.get(caller, job_id), too_late)
 
     async def resume(self, caller: Caller, job_id: UUID) -> Changed:
         """Goes on from now. A job that runs once and whose time passed during the pause runs at once."""
-        job = await self.get(caller, job_id)
-        _refuse_final(job, "resumed")
-        if job.state is JobState.SCHEDULED:
-            return Changed(job, [])
-        timing = job.definition.timing
-        cursor = timing.next_after(self._clock.now())
-        if cursor is None and not timing.recurring and await self._runs_of(caller, job) == 0:
-            cursor = timing.first_due(job.created_at)
-        too_late = await self._set_state(caller, job_id, JobState.SCHEDULED, cursor, None)
-        return Changed(await self.get(caller, job_id), too_late)
+        for _ in range(5):
+            job = await self.get(caller, job_id)
+            _refuse_final(job, "resumed")
+            if job.state is JobState.SCHEDULED:
+                return Changed(job, [])
+            timing = job.definition.timing
+            cursor = timing.next_after(self._clock.now())
+            if cursor is None and not timing.recurring and await self._runs_of(caller, job) == 0:
+                cursor = timing.first_due(job.created_at)
+            too_late = await self._set_state(caller, job_id, JobState.SCHEDULED, cursor, None, job.version)
+            if too_late is not None:
+                return Changed(await self.get(caller, job_id), too_late)
+        raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
     async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
         """Ends the job: waiting runs end at once, running ones are asked to stop. Doing it twice changes nothing."""
@@ -157,7 +168,7 @@ class JobOperations:
             return Changed(job, [])
         too_late = await self._set_state(caller, job_id, JobState.CANCELLED, None, None)
         self._bus.publish(Topic.CANCEL)
-        return Changed(await self.get(caller, job_id), too_late)
+        return Changed(await self.get(caller, job_id), too_late or [])
 
     async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
         """A run outside the schedule. Also of paused and completed jobs; not of cancelled ones."""
@@ -168,9 +179,11 @@ class JobOperations:
             self._check_run_payload(job.definition, request.payload)
         now = self._clock.now()
         run_id = self._ids.new_id(now)
-        await self._runs.insert_manual_run(
+        made = await self._runs.insert_manual_run(
             run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now
         )
+        if made is False:
+            raise Conflict("job-cancelled", "the job has just been cancelled")
         self._bus.publish(Topic.READY)
         return run_id
 
@@ -223,9 +236,16 @@ class JobOperations:
             raise InvalidFields(faults)
 
     async def _set_state(
-        self, caller: Caller, job_id: UUID, state: JobState, cursor: datetime | None, reason: str | None
-    ) -> Uuids:
-        return await self._jobs.set_status(caller.namespace_id, job_id, state, cursor, reason, self._clock.now())
+        self,
+        caller: Caller,
+        job_id: UUID,
+        state: JobState,
+        cursor: datetime | None,
+        reason: str | None,
+        version: int | None = None,
+    ) -> Uuids | None:
+        now = self._clock.now()
+        return await self._jobs.set_status(caller.namespace_id, job_id, state, cursor, reason, now, version)
 
     async def _runs_of(self, caller: Caller, job: Job) -> int:
         return len(await self._runs.list_runs(caller.namespace_id, job, [*RunState], None, 1))

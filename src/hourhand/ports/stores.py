@@ -66,9 +66,11 @@ class JobStore(Protocol):
         cursor: datetime | None,
         reason: str | None,
         now: datetime,
-    ) -> list[UUID]:
+        expected_version: int | None = None,
+    ) -> list[UUID] | None:
         """Pauses, resumes or cancels: withdraws unstarted future runs (cancel: all waiting ones end as cancelled,
-        running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds."""
+        running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds; None,
+        and nothing is changed, when the job was cancelled meanwhile or has not the expected version."""
 
     async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
         """Every version, the current one first: number, definition, when and by whom."""
@@ -180,7 +182,7 @@ class LiveRunStore(Protocol):
     async def cancelling_runs(self, executor_id: int) -> list[tuple[UUID, int]]:
         """Runs (with fences) the executor holds and must end."""
 
-    async def held_by_dead(self, executor_ids: Sequence[int], limit: int) -> list[Held]: ...
+    async def held_by(self, executor_ids: Sequence[int], limit: int) -> list[Held]: ...
 
 
 class RunStore(Protocol):
@@ -202,7 +204,8 @@ class RunStore(Protocol):
         note: str | None,
         payload: Any,
         now: datetime,
-    ) -> None: ...
+    ) -> bool:
+        """False when the job was cancelled meanwhile: then there is no run."""
 
     async def cancel_runs(
         self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime

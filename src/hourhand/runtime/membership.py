@@ -5,7 +5,7 @@ next renewal and starts anew under another number: numbers are never used twice,
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -37,6 +37,8 @@ class Membership:
         self._lease_seconds = lease_seconds
         self._clock = clock
         self._facts = facts
+        self.on_buried: Callable[[], Awaitable[None]] = _do_nothing
+        """Called before the node starts anew: whatever it did under its old number belongs to others now."""
 
     async def join(self) -> None:
         self.node_id = await self._registry.register_node(self._role, self._name, self._lease_seconds, self._facts())
@@ -50,6 +52,7 @@ class Membership:
         received = time.monotonic()
         if now is None:
             emit(Event.NODE_BURIED, node_id=self.node_id)
+            await self.on_buried()
             self.node_id = await self._registry.register_node(
                 self._role, self._name, self._lease_seconds, self._facts()
             )
@@ -59,3 +62,7 @@ class Membership:
 
     async def leave(self) -> None:
         await self._registry.end_node(self.node_id)
+
+
+async def _do_nothing() -> None:
+    return

@@ -4,10 +4,11 @@ Whether it still owns them is decided inside each statement. A planner that come
 cursor, never from now; what was missed meanwhile is planned by the job's own catch-up policy.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from hourhand.model.catchup import plan
+from hourhand.model.catchup import GRACE, plan
 from hourhand.model.local_time import ZoneFault
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import Cursor, Move, NodeStore, TimetableStore
@@ -19,6 +20,8 @@ from hourhand.telemetry.events import Event
 SOON = timedelta(seconds=1)
 """Executors look at least this often; runs that are ready sooner than that are announced."""
 
+BUDGET_SECONDS = 0.1
+"""How long late jobs may keep the planner from writing what it has."""
 UNPLANNABLE_REST = timedelta(minutes=10)
 _TICK = timedelta(microseconds=1)
 
@@ -69,11 +72,25 @@ class Planner:
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit)
         cursors = await self._timetable.due_cursors(node_id, self._epoch, until, limit)
         recurring: list[datetime] = []
+        moves: list[Move] = []
         if cursors:
-            moves = [self._move(cursor, now) for cursor in cursors]
+            moves = self._moves(cursors, now)
             recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves)
         self._announce(once, recurring, now)
-        return len(once) >= limit or len(cursors) >= limit
+        return len(once) >= limit or len(cursors) >= limit or len(moves) < len(cursors)
+
+    def _moves(self, cursors: Sequence[Cursor], now: datetime) -> list[Move]:
+        """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence
+        counting what was missed takes a while, and neither the others nor the leases may wait for it."""
+        late = now - GRACE
+        moves = [self._move(cursor, now) for cursor in cursors if cursor.next_fire >= late]
+        ends = time.monotonic() + BUDGET_SECONDS
+        for cursor in cursors:
+            if cursor.next_fire < late:
+                moves.append(self._move(cursor, now))
+                if time.monotonic() > ends:
+                    break
+        return moves
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:

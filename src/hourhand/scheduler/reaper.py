@@ -38,7 +38,7 @@ class Reaper:
         if not executors:
             return 0
         returned = 0
-        while held := await self._live_runs.held_by_dead(executors, BATCH_MAX):
+        while held := await self._live_runs.held_by(executors, BATCH_MAX):
             settled = await self._settle(held)
             returned += settled
             if not settled:

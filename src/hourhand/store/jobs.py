@@ -134,10 +134,14 @@ class Jobs:
         cursor: datetime | None,
         reason: str | None,
         now: datetime,
-    ) -> list[UUID]:
+        expected_version: int | None = None,
+    ) -> list[UUID] | None:
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             assert old is not None, "operations have read the job before"
+            cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
+            if cancelled or expected_version not in (None, old["version"]):
+                return None  # since the caller looked; what it wanted means nothing any more
             await self._fetch(
                 db,
                 "set_job_status",

@@ -107,8 +107,8 @@ class LiveRuns:
         rows = await self._database.fetch(self._queries["cancelling_runs"], executor_id=executor_id)
         return [(row["run_id"], row["fence"]) for row in rows]
 
-    async def held_by_dead(self, executor_ids: Sequence[int], limit: int) -> list[Held]:
-        rows = await self._database.fetch(self._queries["held_by_dead"], executor_ids=executor_ids, limit=limit)
+    async def held_by(self, executor_ids: Sequence[int], limit: int) -> list[Held]:
+        rows = await self._database.fetch(self._queries["held_by"], executor_ids=executor_ids, limit=limit)
         return [
             Held(
                 row["run_id"],

@@ -81,9 +81,9 @@ class Runs:
         note: str | None,
         payload: Any,
         now: datetime,
-    ) -> None:
+    ) -> bool:
         lanes = await self._names.lane_ids([(job.definition.queue, job.definition.needs)])
-        await self._database.fetch(
+        rows = await self._database.fetch(
             self._live_queries["insert_manual_run"],
             run_id=run_id,
             job_id=job.job_id,
@@ -96,6 +96,7 @@ class Runs:
             payload=None if payload is None else to_json(payload),
             now=now,
         )
+        return bool(rows)
 
     async def cancel_runs(
         self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime

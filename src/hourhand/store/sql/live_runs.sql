@@ -103,13 +103,17 @@ WITH returned AS (
 SELECT run_id FROM returned;
 
 -- name: insert_manual_run
-WITH asked AS (
+-- Waits for a change of the job that is under way; a cancelled job gets no run.
+WITH job AS (
+    SELECT FROM hourhand.jobs WHERE namespace_id = @namespace_id AND job_id = @job_id AND status <> 2 FOR SHARE
+), asked AS (
     INSERT INTO hourhand.run_requests (run_id, requested_by, requested_at, note, payload)
-    VALUES (@run_id, @requested_by, @now, @note, @payload)
+    SELECT @run_id::uuid, @requested_by::text, @now::timestamptz, @note::text, @payload::jsonb FROM job
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause)
-VALUES (@run_id, @job_id, @now, @now, @namespace_id, @lane_id, @version, 0, @priority, 2);
+SELECT @run_id, @job_id, @now, @now, @namespace_id, @lane_id::int, @version::int, 0, @priority::smallint, 2 FROM job
+RETURNING run_id;
 
 -- name: cancel_waiting
 -- Ends runs that nobody holds, at once.
@@ -134,9 +138,9 @@ RETURNING run_id, executor_id;
 -- name: cancelling_runs
 SELECT run_id, fence FROM hourhand.live_runs WHERE state = 4 AND executor_id = @executor_id;
 
--- name: held_by_dead
--- Runs in the hands of executors that are gone. A walk over the whole table: executors seldom die, and an index by
--- executor would cost every claim.
+-- name: held_by
+-- Runs in the hands of executors. A walk over the whole table: asked for seldom, and an index by executor would cost
+-- every claim.
 SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id
   FROM hourhand.live_runs r
  WHERE r.executor_id = ANY (@executor_ids::int[]) AND r.state IN (2, 3, 4)

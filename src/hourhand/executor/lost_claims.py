@@ -1,0 +1,82 @@
+"""Gives back runs that were claimed for this executor without its knowing.
+
+When a connection breaks after a claim was committed and before its answer arrived, the rows carry the number of a
+living executor, and nobody else will touch them. What the database says this executor holds, and it neither runs nor
+has still to record, in two looks running, goes back to the queue under its fence.
+"""
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from hourhand.executor.attempts import Attempts
+from hourhand.executor.recorder import Recorder
+from hourhand.model.outcome import Interrupted
+from hourhand.model.retry import DEFAULT_RETRY
+from hourhand.model.settle import Standing, settle
+from hourhand.model.states import Reason, RunState
+from hourhand.ports.stores import Finish, Held, LiveRunStore, Requeue
+from hourhand.runtime.clock import DatabaseClock
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+LOOK_MAX = 20_000
+INTERVAL_SECONDS = 20.0
+
+
+class LostClaims:
+    def __init__(
+        self,
+        live_runs: LiveRunStore,
+        attempts: Attempts,
+        recorder: Recorder,
+        executor_id: Callable[[], int],
+        clock: DatabaseClock,
+    ) -> None:
+        self._live_runs = live_runs
+        self._attempts = attempts
+        self._recorder = recorder
+        self._executor_id = executor_id
+        self._clock = clock
+        self._suspects: set[tuple[UUID, int]] = set()
+
+    async def run_once(self) -> float | None:
+        held = await self._live_runs.held_by([self._executor_id()], LOOK_MAX)
+        unknown = {(run.run_id, run.fence): run for run in held if not self._knows(run)}
+        lost = [run for key, run in unknown.items() if key in self._suspects]
+        if lost:
+            await self._give_back(lost)
+        self._suspects = set(unknown)
+        return None
+
+    async def _give_back(self, lost: Sequence[Held]) -> None:
+        now = self._clock.now()
+        cancelled = [
+            Finish(run.run_id, run.fence, RunState.CANCELLED, None, now, Reason.CANCELLED.value)
+            for run in lost
+            if run.state is RunState.CANCELLING
+        ]
+        if cancelled:
+            await self._live_runs.finish_runs(cancelled)
+        await self._live_runs.requeue_runs([self._requeue(run) for run in lost])
+        emit(Event.CLAIMS_LOST, runs=len(lost))
+
+    def _knows(self, run: Held) -> bool:
+        key = (run.run_id, run.fence)
+        return self._attempts.holds(*key) or key in self._recorder.unwritten()
+
+    def _requeue(self, run: Held) -> Requeue:
+        now = self._clock.now()
+        step = settle(Standing(run.failures, run.losses, DEFAULT_RETRY), Interrupted(), now, 0.0)
+        assert step.ready_at is not None
+        return Requeue(
+            run.run_id,
+            run.fence,
+            RunState.LOST,
+            None,
+            now,
+            step.ready_at,
+            Reason.CLAIM_LOST.value,
+            None,
+            failed=False,
+            lost=False,
+        )
