@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hourhand.cli.exits import ExitCode
+from hourhand.job_kinds.work_folders import base_of, remove_abandoned
 from hourhand.model.errors import BadConfiguration, HomeUnusable, HourhandError, WorldError
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -187,6 +188,8 @@ class Supervisor:
             if late:
                 self._signal_children(signal.SIGKILL)
                 await asyncio.wait(late, timeout=5)
+        # What commands left behind when an executor was killed; there is nobody else to end it any more.
+        await asyncio.to_thread(remove_abandoned, base_of(self._config.kinds.work_root))
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)

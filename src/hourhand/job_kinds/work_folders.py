@@ -1,13 +1,14 @@
 """Private folders for commands: one per attempt, readable by its user alone, removed afterwards.
 
 Each executor has a room of its own for them, which it keeps locked. A room that nobody has locked belonged
-to an executor that was killed; whoever opens next removes it.
+to an executor that was killed; whoever opens next ends what still runs in it and removes it.
 """
 
 import fcntl
 import os
 import pwd
 import shutil
+import signal
 import stat
 import tempfile
 import time
@@ -21,7 +22,9 @@ from hourhand.model.errors import BadConfiguration
 
 _PREFIX: Final = "hourhand-work-"
 _ABANDONED_SECONDS_MIN: Final = 60.0
-"""A younger room may belong to an executor that is about to lock it."""
+"""A younger room may belong to an executor that is about to lock it, unless it bears the mark."""
+_MARK: Final = ".locked-once"
+_KILL_ROUNDS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class WorkFolders:
     """One executor's room, in which attempts get their folders. Used between `open` and `close`."""
 
     def __init__(self, root: str | None, account: Account | None) -> None:
-        self._base = Path(root).absolute() if root is not None else Path(tempfile.gettempdir())
+        self._base = base_of(root)
         self._account = account
         self._room: Path | None = None
         self._lock: int | None = None
@@ -63,6 +66,7 @@ class WorkFolders:
             raise BadConfiguration([f"work_root: no folder can be made in {self._base}: {error.strerror}"]) from None
         self._room.chmod(0o711)  # others may pass through to their own folder, but not see whose else there is
         self._lock = _locked(self._room)
+        (self._room / _MARK).touch()
         remove_abandoned(self._base)
 
     def close(self) -> None:
@@ -89,16 +93,23 @@ class WorkFolders:
             os.chown(folder, self._account.user_id, self._account.group_id)
 
 
+def base_of(root: str | None) -> Path:
+    """Where the rooms are."""
+    return Path(root).absolute() if root is not None else Path(tempfile.gettempdir())
+
+
 def remove_abandoned(base: Path) -> None:
-    """Removes rooms of executors that were killed. One in which a process still works is left alone."""
+    """Ends what is left of executors that were killed, and removes their rooms."""
     for room in base.glob(f"{_PREFIX}*"):
         with suppress(OSError):
             facts = room.lstat()
-            is_ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
-            if not is_ours or time.time() - facts.st_mtime < _ABANDONED_SECONDS_MIN or _is_in_use(room):
+            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+                continue
+            if time.time() - facts.st_mtime < _ABANDONED_SECONDS_MIN and not (room / _MARK).exists():
                 continue
             lock = _locked(room)
             if lock is not None:
+                _end_processes(room)
                 remove(room)
                 os.close(lock)
 
@@ -130,9 +141,30 @@ def _locked(room: Path) -> int | None:
     return descriptor
 
 
-def _is_in_use(room: Path) -> bool:
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if room in Path(os.readlink(process / "cwd")).parents:
-                return True
+def _end_processes(room: Path) -> None:
+    """Kills what an executor left running when it was killed itself: others have got those runs by now."""
+    for _ in range(_KILL_ROUNDS_MAX):  # what is killed may just have forked
+        found = [int(process.name) for process in Path("/proc").glob("[0-9]*") if _works_in(room, process)]
+        if not found:
+            return
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                handle = os.pidfd_open(pid)
+                try:
+                    if _works_in(room, Path(f"/proc/{pid}")):  # only now is the number pinned to one process
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                finally:
+                    os.close(handle)
+        time.sleep(0.01)
+
+
+def _works_in(room: Path, process: Path) -> bool:
+    """Whether a process of ours lives there: by its current folder, or by the home it was given."""
+    with suppress(OSError):
+        if (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return False
+        if room in Path(os.readlink(process / "cwd")).parents:
+            return True
+        mark = os.fsencode(f"HOME={room}/")
+        return any(entry.startswith(mark) for entry in (process / "environ").read_bytes().split(b"\0"))
     return False

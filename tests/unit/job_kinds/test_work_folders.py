@@ -45,19 +45,32 @@ def test_the_room_of_a_living_executor_is_left_alone(tmp_path, old):
     second.close()
 
 
-def test_a_room_in_which_a_process_still_works_is_left_alone(tmp_path, old):
+def test_what_a_killed_executor_left_running_is_ended_with_its_room(tmp_path):
     room = tmp_path / "hourhand-work-left"
     (room / "run").mkdir(parents=True)
-    with subprocess.Popen(["sleep", "1000"], cwd=room / "run") as process:
-        opened_beside = opened(tmp_path / ".")
-        old(room)
+    (room / ".locked-once").touch()
+    inside = subprocess.Popen(["sleep", "1000"], cwd=room / "run")
+    moved = subprocess.Popen(["sleep", "1000"], cwd="/", env={"HOME": f"{room}/run"}, start_new_session=True)
+    stranger = subprocess.Popen(["sleep", "1000"], cwd="/", env={"HOME": f"{room}-other/run"})
+    try:
         opened(tmp_path).close()
-        assert room.exists()
-        opened_beside.close()
+        assert not room.exists()
+        assert (inside.wait(10), moved.wait(10)) == (-9, -9)
+        assert stranger.poll() is None
+    finally:
+        for process in (inside, moved, stranger):
+            process.kill()
+            process.wait()
+
+
+def test_what_runs_in_the_room_of_a_living_executor_is_left_alone(tmp_path):
+    first = opened(tmp_path)
+    _, start = first.make("run", "")
+    with subprocess.Popen(["sleep", "1000"], cwd=start) as process:
+        opened(tmp_path).close()
+        assert process.poll() is None
         process.kill()
-    old(room)
-    opened(tmp_path).close()
-    assert not room.exists()
+    first.close()
 
 
 def test_folders_of_others_are_none_of_our_business(tmp_path, old):
