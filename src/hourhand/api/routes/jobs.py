@@ -179,12 +179,13 @@ class JobRoutes:
         return json_answer(BatchView(job_ids, len(job_ids)), 202)
 
     @contextmanager
-    def _all_faults(self, caller: Caller) -> Iterator[None]:
+    def _all_faults(self, caller: Caller, unjudged: Sequence[str] = ()) -> Iterator[None]:
         """Adds to the faults of form those of meaning, so that a caller learns everything at once."""
         try:
             yield
         except InvalidFields as wrong:
-            for prefix, fields in wrong.readable[:FAULTS_MAX]:
+            for prefix, readable in wrong.readable[:FAULTS_MAX]:
+                fields = {name: value for name, value in readable.items() if name not in unjudged}
                 wrong.faults += [fault.under(prefix) for fault in self._jobs.faults_of(caller, fields)]
             raise InvalidFields(wrong.faults[:FAULTS_MAX]) from None
 
@@ -206,7 +207,8 @@ class JobRoutes:
     async def update(self, call: Call) -> Answer:
         job_id = call.id("job_id")
         if_version = call.if_version()
-        patch = decode_body(call.body, JobPatch)
+        with self._all_faults(call.caller, unjudged=("payload",)):  # its kind is not known here
+            patch = decode_body(call.body, JobPatch)
         return _changed(await self._jobs.update(call.caller, job_id, patch, if_version))
 
     async def cancel(self, call: Call) -> Answer:
