@@ -102,3 +102,21 @@ async def test_a_run_whose_job_and_day_have_partitions_is_still_found(store: Sto
     run = await store.runs.get_run(NAMESPACE, row["run_id"])
     assert run is not None
     assert (run.job_name, run.scheduled_for, run.ended_at) == ("job", START, at(1))
+
+
+async def test_what_belongs_to_history_goes_with_it(store: Store) -> None:
+    schema = store.database.schema
+    async with store.database.connection() as db:
+        await db.execute(
+            f"INSERT INTO {schema}.nodes (role, name, started_at, lease_until, ended_at, returned, facts) "
+            "VALUES ('executor', 'gone', $1, $1, $1, true, '{}'), ('executor', 'here', $1, $1, NULL, false, '{}')",
+            START,
+        )
+        await db.execute(
+            f"INSERT INTO {schema}.ledger_ranges VALUES (gen_random_uuid(), $1, $1, 1, 16, 'catchup_window')", START
+        )
+    await store.partitions.maintain(HISTORY, START + 29 * DAY)
+    assert len(await rows(store, "nodes")) == 2
+    await store.partitions.maintain(HISTORY, START + 31 * DAY)
+    assert [row["name"] for row in await rows(store, "nodes")] == ["here"]
+    assert await rows(store, "ledger_ranges") == []

@@ -53,7 +53,16 @@ class Partitions:
                     dropped.append(name)
             if cut.keep_days is not None:
                 await self._sweep_rest(cut, now - timedelta(days=cut.keep_days))
+        kept = [cut.keep_days for cut in cuts if cut.keep_days is not None]
+        if kept:
+            await self._prune(now - timedelta(days=max(kept)))
         return made, dropped
+
+    async def _prune(self, before: datetime) -> None:
+        """Small tables that go by the same retention, row by row."""
+        await self._database.fetch(self._queries["prune_run_requests"], before_id=lowest_id_at(before))
+        for name in ("prune_ledger_ranges", "prune_nodes", "prune_tokens"):
+            await self._database.fetch(self._queries[name], before=before)
 
     async def _make(self, cut: Cut, name: str, start: datetime) -> None:
         schema = self._database.schema

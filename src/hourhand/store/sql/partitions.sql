@@ -6,3 +6,16 @@ SELECT parent.relname AS parent, child.relname AS name, pg_get_expr(child.relpar
   JOIN pg_namespace n ON n.oid = parent.relnamespace
  WHERE n.nspname = @schema
  ORDER BY 1, 2;
+
+-- name: prune_run_requests
+DELETE FROM hourhand.run_requests WHERE run_id < @before_id;
+
+-- name: prune_ledger_ranges
+DELETE FROM hourhand.ledger_ranges WHERE last_due < @before;
+
+-- name: prune_nodes
+-- Runs name their executor by its row, so it is kept as long as they are.
+DELETE FROM hourhand.nodes WHERE ended_at < @before AND returned;
+
+-- name: prune_tokens
+DELETE FROM hourhand.tokens WHERE revoked_at < @before OR expires_at < @before;
