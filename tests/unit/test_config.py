@@ -301,7 +301,7 @@ def test_three_heartbeats_must_fit_into_a_lease(room: str) -> None:
 
 def test_the_tick_is_below_the_horizon() -> None:
     [fault] = faults_of("[scheduler]\nhorizon_seconds = 0.5\n")
-    assert fault == "hourhand.toml:2: scheduler.tick_seconds (0.5) must be below scheduler.horizon_seconds (0.5)"
+    assert fault == "hourhand.toml:2: scheduler.tick_seconds (1) must be below scheduler.horizon_seconds (0.5)"
 
 
 def test_pools_must_fit_into_the_embedded_server() -> None:

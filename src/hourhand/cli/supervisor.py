@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ROLES = ("scheduler", "executor", "api")
 READY_SECONDS_MAX = 60.0
 RESTART_SECONDS_MAX = 10.0
-DATABASE_LOOK_SECONDS = 1.0
+DATABASE_LOOK_SECONDS = 2.0
 
 
 class Supervisor:

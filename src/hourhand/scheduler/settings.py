@@ -11,7 +11,7 @@ class SchedulerSettings:
     """How often leases are renewed. At most a third of the lease, so that one lost renewal does no harm."""
     horizon_seconds: float = 2.0
     """How far ahead runs are created. Longer: a scheduler's death is felt later; changes touch more runs."""
-    tick_seconds: float = 0.5
+    tick_seconds: float = 1.0
     """How long the planner sleeps at most. Well below the horizon, so that no run is created late."""
     tick_seconds_min: float = 0.05
     """How long it sleeps at least when much is due: longer ticks make larger, cheaper batches."""
