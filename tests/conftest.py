@@ -1,6 +1,7 @@
 """Shared ground of the tests: one real embedded PostgreSQL for all of them, an own schema for each that asks."""
 
 import itertools
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hourhand.database.embedded import EmbeddedServer
 from hourhand.database.migrate import migrate
 
 _numbers = itertools.count(1)
+
+# Whoever starts the tests in the background may have them ignore Ctrl-C, and every process they start would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
