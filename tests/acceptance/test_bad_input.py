@@ -16,6 +16,15 @@ def api(running: Up) -> httpx.Client:
     return running.http()
 
 
+@pytest.fixture(scope="module")
+def kept(running: Up) -> str:
+    """A job that some tests here try to change or to run, in vain."""
+    body = FINE | {"kind": "command", "payload": {"argv": ["true"]}}
+    response = running.http().post("/api/v1/jobs", json=body)
+    assert response.status_code == 202, response.text
+    return response.json()["job_id"]
+
+
 @pytest.fixture(autouse=True)
 def nothing_stored(running: Up) -> Iterator[None]:
     """Whatever a test here sends, there are as many jobs afterwards as before, and the server is well."""
@@ -73,6 +82,79 @@ def test_every_fault_of_a_body_is_named_at_once(api: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "faults"),
+    [
+        (
+            "/jobs",
+            {"name": "", "schedule_type": "CRON", "cron_expression": "61 * * * *", "max_retries": -4, "x": 1},
+            ["/cron_expression", "/max_retries", "/name", "/x"],
+        ),
+        ("/jobs", {"schedule_type": "CRON", "max_retries": -4}, ["/cron_expression", "/max_retries", "/name"]),
+        (
+            "/api/jobs",
+            {
+                "jobName": "",
+                "jobType": "recurring",
+                "frequency": "often",
+                "priority": "urgent",
+                "executionTime": "soon",
+            },
+            ["/executionTime", "/frequency", "/jobName", "/priority"],
+        ),
+        (
+            "/api/jobs",
+            {"jobType": "one-time", "priority": 5, "executionTime": "soon", "x": 1},
+            ["/executionTime", "/jobName", "/priority", "/x"],
+        ),
+        (
+            "/api/v1/jobs",
+            {"kind": "command", "payload": {"argv": ["\x00"]}, "priority": 17},
+            ["/name", "/payload/argv/0", "/priority"],
+        ),
+    ],
+)
+def test_every_way_to_submit_names_every_fault_once(
+    api: httpx.Client, path: str, body: dict[str, Any], faults: list[str]
+) -> None:
+    assert pointers(problem(post(api, body, path), 422)) == faults
+
+
+@pytest.mark.parametrize(
+    ("request_line", "body", "faults"),
+    [
+        (
+            "PATCH /api/v1/jobs/{}",
+            {"payload": {"argv": []}, "zone": "Mars/Olympus", "priority": "urgent", "x": 1},
+            ["/payload/argv", "/priority", "/x", "/zone"],
+        ),
+        (
+            "PUT /jobs/{}",
+            {"payload": {"argv": []}, "schedule_type": "FUTURE", "max_retries": -4, "x": 1},
+            ["/max_retries", "/payload/argv", "/schedule_time", "/x"],
+        ),
+        (
+            "PUT /api/jobs/{}",
+            {"payload": {"argv": []}, "frequency": "often", "executionTime": "soon", "jobName": 5},
+            ["/executionTime", "/frequency", "/jobName", "/payload/argv"],
+        ),
+        ("POST /api/v1/jobs/{}/run", {"payload": {"argv": []}, "note": 5}, ["/note", "/payload/argv"]),
+        ("POST /jobs/{}/runNow", {"payload": {"argv": []}, "note": 5}, ["/note", "/payload/argv"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_every_way_to_change_or_run_a_job_names_every_fault_and_does_nothing(
+    api: httpx.Client, kept: str, request_line: str, body: dict[str, Any], faults: list[str]
+) -> None:
+    method, path = request_line.split()
+    before = api.get(f"/api/v1/jobs/{kept}").json()
+
+    assert pointers(problem(api.request(method, path.format(kept), json=body), 422)) == faults
+
+    assert api.get(f"/api/v1/jobs/{kept}").json() == before
+    assert api.get(f"/api/v1/jobs/{kept}/runs").json()["runs"] == []
+
+
+@pytest.mark.parametrize(
     ("changes", "pointer"),
     [
         ({"colour": "red"}, "/colour"),
@@ -89,6 +171,7 @@ def test_every_fault_of_a_body_is_named_at_once(api: httpx.Client) -> None:
         ({"name": "x" * 10_000}, "/name"),
         ({"name": None}, "/name"),
         ({"kind": "comand"}, "/kind"),
+        ({"kind": ""}, "/kind"),
         ({"payload": ["a", "list"]}, "/payload"),
         ({"kind": "command", "payload": {}}, "/payload/argv"),
         ({"kind": "http", "payload": {"url": "ftp://example.com"}}, "/payload/url"),

@@ -1,4 +1,7 @@
-"""Bodies to request types. Quick when the body is right; when it is wrong, every fault is found and told.
+"""Bodies to request types. Quick when the body is right; when it is wrong, every fault of its form is found.
+
+The faults come beside the value, whose wrong fields are as if not given: whoever knows the meaning of the others can
+judge those too. Only what cannot be read at all is raised.
 
 The quick path is one call of msgspec's decoder. What msgspec lets pass although it is refused here (a key given
 twice, integers beyond 64 bits, the character NUL, which PostgreSQL cannot store) is looked for separately.
@@ -12,6 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hourhand.api.explaining import explain_batch, explain_body, explain_lines
+from hourhand.api.faults import all_faults
 from hourhand.model.errors import Fault, InvalidFields, MalformedBody
 
 _Shape = TypeVar("_Shape")
@@ -25,47 +29,51 @@ _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def decode_body(raw: bytes, shape: type[_Shape]) -> _Shape:
-    """The body as a value of `shape`. Raises `MalformedBody`, or `InvalidFields` with every fault."""
+def read_body(raw: bytes, shape: type[_Shape]) -> tuple[_Shape, list[Fault]]:
+    """The body as a value of `shape`, and every fault of its form. Raises `MalformedBody`."""
     try:
         value: _Shape = decoder_of(shape).decode(raw)
     except _UNREADABLE:
-        raise explain_body(raw, shape) from None
-    if not _is_clean(raw):
-        raise explain_body(raw, shape)
-    return value
+        return explain_body(raw, shape)
+    return (value, []) if _is_clean(raw) else explain_body(raw, shape)
+
+
+def read_optional_body(raw: bytes, shape: type[_Shape]) -> tuple[_Shape, list[Fault]]:
+    """The same, for routes where an absent body means all defaults."""
+    return read_body(raw, shape) if raw.strip() else (shape(), [])
 
 
 def decode_optional_body(raw: bytes, shape: type[_Shape]) -> _Shape:
-    """The same, for routes where an absent body means all defaults."""
-    return decode_body(raw, shape) if raw.strip() else shape()
+    """The same, where form is all there is to judge: faults are raised."""
+    value, faults = read_optional_body(raw, shape)
+    if faults:
+        raise all_faults(faults)
+    return value
 
 
-def decode_batch(raw: bytes, shape: type[_Shape], items_max: int) -> list[_Shape]:
+def read_batch(raw: bytes, shape: type[_Shape], items_max: int) -> tuple[list[_Shape], list[Fault]]:
     """A JSON array. Pointers of faults begin with the item's place: /17/name."""
     try:
         items = decoder_of(list[shape]).decode(raw)  # type: ignore[valid-type]
     except _UNREADABLE as refused:
         if len(raw) > EXPLAIN_BYTES_MAX:
             raise InvalidFields([Fault("", "wrong-type", str(refused))]) from None
-        raise explain_batch(raw, shape, items_max) from None
-    if not _is_clean(raw):
-        raise explain_batch(raw, shape, items_max)
-    return _counted(items, items_max)
+        return explain_batch(raw, shape, items_max)
+    return (_counted(items, items_max), []) if _is_clean(raw) else explain_batch(raw, shape, items_max)
 
 
-def decode_lines(raw: bytes, shape: type[_Shape], items_max: int) -> list[_Shape]:
+def read_lines(raw: bytes, shape: type[_Shape], items_max: int) -> tuple[list[_Shape], list[Fault]]:
     """NDJSON: one object per line; empty lines are passed over and not counted."""
     try:
         items = decoder_of(shape).decode_lines(raw)
     except _UNREADABLE:
-        raise explain_lines(raw, shape, items_max) from None
+        return explain_lines(raw, shape, items_max)
     # msgspec takes any white space between values; only one value per line is NDJSON.
     if _has_nul(raw) or len(items) != sum(1 for line in raw.split(b"\n") if line.strip()):
-        raise explain_lines(raw, shape, items_max)
+        return explain_lines(raw, shape, items_max)
     if len(raw) <= SECOND_LOOK_BYTES_MAX and not all(_is_clean(line) for line in raw.split(b"\n") if line.strip()):
-        raise explain_lines(raw, shape, items_max)
-    return _counted(items, items_max)
+        return explain_lines(raw, shape, items_max)
+    return _counted(items, items_max), []
 
 
 def decoder_of(shape: Any) -> "msgspec.json.Decoder[Any]":

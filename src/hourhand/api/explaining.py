@@ -1,4 +1,4 @@
-"""Says everything that is wrong with a body that could not be decoded.
+"""Says everything that is wrong with a body that could not be decoded, and reads what can be read of it.
 
 Runs only after the quick path has refused a body, so it may take its time: it reads the text with Python's own
 parser, which knows lines and columns, then walks the value beside the expected type.
@@ -10,16 +10,15 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import inspect as shapes
 
-from hourhand.model.errors import Fault, InvalidFields, MalformedBody, RequestError
+from hourhand.api.faults import FAULTS_MAX
+from hourhand.model.errors import Fault, InvalidFields, MalformedBody
 
-FAULTS_MAX: Final = 100
-"""More faults than this help nobody; the rest is left out."""
-
+_Shape = TypeVar("_Shape")
 _Plain: TypeAlias = Any
 _READ_ONLY: Final = frozenset(
     {"job_id", "status", "state", "pause_reason", "next_due", "version", "created_at", "created_by", "updated_at"}
@@ -29,34 +28,29 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)")
 
 
-def explain_body(raw: bytes, shape: type) -> RequestError:
+def explain_body(raw: bytes, shape: type[_Shape]) -> tuple[_Shape, list[Fault]]:
     """What is wrong with one object."""
-    try:
-        plain = _parse(raw)
-    except MalformedBody as malformed:
-        return malformed
+    plain = _parse(raw)
     if not isinstance(plain, dict):
         message = f"the body must be an object, not {_named(plain)}"
-        return MalformedBody("wrong-top-level-type", message)
-    return _refusal([("", plain)], raw, shape, shape)
+        raise MalformedBody("wrong-top-level-type", message)
+    [value], faults = _explained([("", plain)], raw, shape, shape)
+    return value, faults
 
 
-def explain_batch(raw: bytes, shape: type, items_max: int) -> RequestError:
+def explain_batch(raw: bytes, shape: type[_Shape], items_max: int) -> tuple[list[_Shape], list[Fault]]:
     """What is wrong with an array of objects."""
-    try:
-        plain = _parse(raw)
-    except MalformedBody as malformed:
-        return malformed
+    plain = _parse(raw)
     if not isinstance(plain, list):
         message = f"the body must be a list of objects, not {_named(plain)}"
-        return MalformedBody("wrong-top-level-type", message)
+        raise MalformedBody("wrong-top-level-type", message)
     if len(plain) > items_max:
         message = f"a batch has at most {items_max} items, this one has {len(plain)}"
-        return InvalidFields([Fault("", "batch-too-large", message)])
-    return _refusal([(f"/{index}", item) for index, item in enumerate(plain)], raw, shape, list[shape])  # type: ignore[valid-type]
+        raise InvalidFields([Fault("", "batch-too-large", message)])
+    return _explained([(f"/{index}", item) for index, item in enumerate(plain)], raw, shape, list[shape])  # type: ignore[valid-type]
 
 
-def explain_lines(raw: bytes, shape: type, items_max: int) -> RequestError:
+def explain_lines(raw: bytes, shape: type[_Shape], items_max: int) -> tuple[list[_Shape], list[Fault]]:
     """What is wrong with NDJSON. Pointers count items from 0; malformed lines are named by their number from 1."""
     items: list[tuple[str, _Plain]] = []
     index = -1
@@ -67,39 +61,56 @@ def explain_lines(raw: bytes, shape: type, items_max: int) -> RequestError:
         try:
             plain = _parse(line)
         except MalformedBody as malformed:
-            return MalformedBody(malformed.code, f"line {number}: {malformed}")
+            raise MalformedBody(malformed.code, f"line {number}: {malformed}") from None
         items.append((f"/{index}", plain))
     if index < 0:
-        return MalformedBody("body-required", "a body is needed: one JSON object per line")
+        raise MalformedBody("body-required", "a body is needed: one JSON object per line")
     if index >= items_max:
         message = f"a batch has at most {items_max} items, this one has {index + 1}"
-        return InvalidFields([Fault("", "batch-too-large", message)])
-    return _refusal(items, raw, shape, shape)
+        raise InvalidFields([Fault("", "batch-too-large", message)])
+    return _explained(items, raw, shape, shape)
 
 
-def _refusal(items: Sequence[tuple[str, _Plain]], raw: bytes, shape: type, whole: Any) -> RequestError:
-    """Everything wrong with the items, and what of them could be read."""
+def _explained(
+    items: Sequence[tuple[str, _Plain]], raw: bytes, shape: type[_Shape], whole: Any
+) -> tuple[list[_Shape], list[Fault]]:
+    """What of the items could be read, and everything wrong with them, up to the item that fills the list."""
+    values: list[_Shape] = []
     faults: list[Fault] = []
-    readable: list[tuple[str, dict[str, Any]]] = []
     for prefix, item in items:
-        found = list(_faults(item, shape))
+        found = _faults(item, shape)
+        values.append(_readable(item, shape, found))
         faults += [fault.under(prefix) for fault in found]
-        if isinstance(item, dict):
-            wrong = {fault.pointer.split("/")[1] for fault in found if fault.pointer}
-            known = set(getattr(shape, "__struct_fields__", ()))
-            readable.append((prefix, {key: value for key, value in item.items() if key in known and key not in wrong}))
         if len(faults) >= FAULTS_MAX:
             break
     if faults:
-        refusal = InvalidFields(faults[:FAULTS_MAX])
-        refusal.readable = readable
-        return refusal
+        return values, faults
     # The walk below knows every type the requests are made of; should a new one slip by, msgspec's word is passed on.
     try:
         msgspec.json.decode(raw, type=whole)
     except (msgspec.MsgspecError, ValueError) as refused:
-        return InvalidFields([Fault("", "wrong-type", str(refused))])
+        raise InvalidFields([Fault("", "wrong-type", str(refused))]) from None
     raise AssertionError("a body was refused although nothing is wrong with it")
+
+
+def _readable(plain: _Plain, shape: type[_Shape], faults: Sequence[Fault]) -> _Shape:
+    """The object without its wrong fields. A required one is empty text then: all of them are text."""
+    given = plain if isinstance(plain, dict) else {}
+    wrong = {fault.pointer.split("/")[1] for fault in faults if fault.pointer}
+    values: dict[str, _Plain] = {}
+    for field in _fields_of(shape):
+        name = field.encode_name
+        if name in given and name not in wrong:
+            values[name] = given[name]
+        elif field.required:
+            values[name] = ""
+    return msgspec.convert(values, shape)
+
+
+def _fields_of(shape: type) -> Sequence[shapes.Field]:
+    expected = _shape_of(shape)
+    assert isinstance(expected, shapes.StructType), "bodies are objects"
+    return expected.fields
 
 
 # --- from bytes to plain values ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hourhand.model.durations import DurationFault, parse_duration
-from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.errors import Fault
 from hourhand.model.local_time import InstantFault
 from hourhand.model.schedule import parse_instant
 
@@ -30,17 +30,22 @@ _WRITTEN: Final[Mapping[str, str]] = {
 
 
 def recurring_schedule(frequency: str, execution_time: datetime | None) -> dict[str, Any]:
-    """The schedule in the API's own form. Raises `InvalidFields` at /frequency."""
+    """The schedule in the API's own form."""
     if frequency in SHORT_FORMS:
         return {"cron": _cron_of(frequency, execution_time)}
-    if " " in frequency or frequency.startswith("@"):
-        return {"cron": frequency}
+    return {"cron": frequency} if _is_cron(frequency) else {"every": frequency}
+
+
+def frequency_faults(frequency: str) -> list[Fault]:
+    """Refuses a word that is nothing of all this. Whether a cron expression is a good one is the operation's to say."""
+    if frequency in SHORT_FORMS or _is_cron(frequency):
+        return []
     try:
         parse_duration(frequency)
     except DurationFault:
         message = f"must be one of {', '.join(SHORT_FORMS)}, a cron expression, or an interval such as 15m"
-        raise InvalidFields([Fault("/frequency", "invalid-value", message, None, SHORT_FORMS)]) from None
-    return {"every": frequency}
+        return [Fault("/frequency", "invalid-value", message, None, SHORT_FORMS)]
+    return []
 
 
 def short_form_of(cron: str) -> str | None:
@@ -48,12 +53,16 @@ def short_form_of(cron: str) -> str | None:
     return next((word for word, pattern in _WRITTEN.items() if re.fullmatch(pattern, cron)), None)
 
 
-def read_execution_time(text: str) -> datetime:
-    """In UTC, to the second, which is what cron knows. Raises `InvalidFields` at /executionTime."""
+def read_execution_time(text: str) -> datetime | None:
+    """In UTC, to the second, which is what cron knows. None if it is no time; the operation says why."""
     try:
         return parse_instant(text).astimezone(UTC).replace(microsecond=0)
-    except InstantFault as fault:
-        raise InvalidFields([Fault("/executionTime", fault.code, str(fault))]) from None
+    except InstantFault:
+        return None
+
+
+def _is_cron(frequency: str) -> bool:
+    return " " in frequency or frequency.startswith("@")
 
 
 def _cron_of(frequency: str, execution_time: datetime | None) -> str:

@@ -46,8 +46,6 @@ class InvalidFields(RequestError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults))
         self.faults = list(faults)
-        self.readable: list[tuple[str, dict[str, Any]]] = []
-        """The fields without a fault, per object, with its pointer: whoever knows their meaning may look further."""
 
 
 class MalformedBody(RequestError):
@@ -136,6 +134,10 @@ class DatabaseUnavailable(WorldError):
     code = "database-unavailable"
 
 
+class CommitUnknown(DatabaseUnavailable):
+    """The connection broke during a commit: it may have happened."""
+
+
 class DatabaseUnsuitable(WorldError):
     """The database answers but cannot be used: too old, no rights, a schema newer than this program."""
 
@@ -160,6 +162,28 @@ class BadConfiguration(WorldError):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = list(faults)
+
+
+class RunTaken(WorldError):
+    """Raised at the end of `ctx.transaction()`: the run is not this attempt's any more. Nothing was committed."""
+
+    code = "run-taken"
+
+    def __init__(self, run_id: UUID) -> None:
+        super().__init__(
+            f"run {run_id} was given to another attempt or is being cancelled; nothing of this transaction was committed"
+        )
+        self.run_id = run_id
+
+
+class PartEnded(HourhandError):
+    """A part without which a node is not whole ended by itself. The node ends too, so that it is started again."""
+
+    code = "part-ended"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the part {name!r} ended by itself; this process ends so that a whole one can take its place")
+        self.name = name
 
 
 class ServerUnreachable(WorldError):

@@ -118,6 +118,64 @@ async def test_all_faults_are_told_at_once(api: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        (
+            {"name": "", "schedule": {"cron": "61 * * * *"}, "priority": 17, "colour": "red", "max_retries": "3"},
+            {"/name", "/schedule/cron", "/priority", "/colour", "/max_retries"},
+        ),
+        ({"priority": 17, "kind": ""}, {"/name", "/priority", "/kind"}),
+        ({"name": "a", "kind": "command", "payload": {"argv": ["\0"]}, "queue": "?"}, {"/payload/argv/0", "/queue"}),
+        ({"name": "a", "kind": "command", "payload": {"argv": ["true"], "x": 2**70}}, {"/payload/x"}),
+        ({"name": "a", "kind": 5, "payload": {"argv": []}, "queue": "?"}, {"/kind", "/queue"}),
+        ({"name": "a", "kind": "command", "payload": {"argv": []}, "a/b": 1}, {"/payload/argv", "/a~1b"}),
+        ({"name": "a", "payload": {"x": "\0"}, "concurrency_key": "{x}"}, {"/payload/x"}),
+        ({"name": "a", "concurrency_key": 5, "concurrency_limit": 3}, {"/concurrency_key"}),
+    ],
+)
+async def test_faults_of_form_and_of_meaning_are_told_together_and_once(
+    api: httpx.AsyncClient, jobs: Any, body: dict[str, Any], faults: set[str]
+) -> None:
+    single = await api.post("/api/v1/jobs", json=body)
+    batch = await api.post("/api/v1/jobs/batch", json=[{"name": "a"}, 3, body, {"name": "a", "queue": "?"}])
+
+    assert sorted(fault["pointer"] for fault in single.json()["errors"]) == sorted(faults)
+    in_batch = ["/1", *(f"/2{pointer}" for pointer in faults), "/3/queue"]
+    assert sorted(fault["pointer"] for fault in batch.json()["errors"]) == sorted(in_batch)
+    assert jobs.jobs == {}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/{}/run", "/jobs/{}/runNow"])
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({"payload": {"argv": []}, "note": 5}, {"/payload/argv": "argv-must-be-list", "/note": "wrong-type"}),
+        ({"payload": {"argv": ["\0"]}, "x": 1}, {"/payload/argv/0": "invalid-unicode", "/x": "unknown-field"}),
+        ({"payload": {"argv": ["true"]}, "note": 5}, {"/note": "wrong-type"}),
+    ],
+)
+async def test_every_fault_of_a_run_asked_for_is_told_and_nothing_runs(
+    api: httpx.AsyncClient, jobs: Any, path: str, body: dict[str, Any], faults: dict[str, str]
+) -> None:
+    job = {"name": "a", "kind": "command", "payload": {"argv": ["true"]}}
+    job_id = (await api.post("/api/v1/jobs", json=job)).json()["job_id"]
+
+    assert faults_of(await api.post(path.format(job_id), json=body)) == faults
+    assert [call for call in jobs.calls if call[0] == "run_now"] == []
+
+
+async def test_the_payload_of_a_change_is_judged_by_the_kind_of_the_job(api: httpx.AsyncClient) -> None:
+    job = {"name": "a", "kind": "command", "payload": {"argv": ["true"]}}
+    path = f"/api/v1/jobs/{(await api.post('/api/v1/jobs', json=job)).json()['job_id']}"
+
+    told = await api.patch(path, json={"payload": {"argv": []}, "colour": "red"})
+    kind_unknown = await api.patch(path, json={"payload": {"argv": []}, "kind": 5})
+
+    assert faults_of(told).keys() == {"/payload/argv", "/colour"}
+    assert faults_of(kind_unknown).keys() == {"/kind"}
+
+
+@pytest.mark.parametrize(
     "payload",
     [
         b'{"x":9223372036854775807}',

@@ -257,12 +257,61 @@ async def test_logs(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
         ),
         ({**RECURRING, "frequency": "61 * * * *"}, {"/frequency": None}),
         ({**ONE_TIME, "payload": "object", "job_name": "x"}, {"/payload": "wrong-type", "/job_name": "unknown-field"}),
+        (
+            {**RECURRING, "frequency": "fortnightly", "priority": "urgent", "executionTime": "tomorrow"},
+            {"/frequency": "invalid-value", "/priority": "invalid-priority", "/executionTime": None},
+        ),
+        (
+            {**RECURRING, "frequency": "61 * * * *", "priority": "urgent", "executionTime": "tomorrow", "name": "x"},
+            {"/frequency": None, "/priority": "invalid-priority", "/executionTime": None, "/name": "unknown-field"},
+        ),
+        (
+            {**ONE_TIME, "jobName": "", "executionTime": "tomorrow", "frequency": "daily"},
+            {"/jobName": "invalid-name", "/executionTime": None, "/frequency": "conflicting-schedule"},
+        ),
+        (
+            {"jobType": "sometimes", "frequency": "fortnightly", "executionTime": "tomorrow"},
+            {
+                "/jobName": "required",
+                "/jobType": "invalid-value",
+                "/frequency": "invalid-value",
+                "/executionTime": None,
+            },
+        ),
+        (
+            {"jobType": "recurring", "jobName": 5, "frequency": 5},
+            {"/jobName": "wrong-type", "/frequency": "wrong-type"},
+        ),
     ],
 )
-async def test_faults_point_at_the_fields_of_the_note(
-    api: httpx.AsyncClient, body: dict[str, Any], faults: dict[str, str | None]
+async def test_every_fault_is_told_at_the_field_of_the_note(
+    api: httpx.AsyncClient, jobs: Any, body: dict[str, Any], faults: dict[str, str | None]
 ) -> None:
     found = faults_of(await api.post("/api/jobs", json=body))
 
     assert found.keys() == faults.keys()
     assert all(code is None or found[pointer] == code for pointer, code in faults.items())
+    assert jobs.jobs == {}
+
+
+@pytest.mark.parametrize("submitted", [ONE_TIME, RECURRING], ids=["one-time", "recurring"])
+@pytest.mark.parametrize(
+    ("change", "pointers"),
+    [
+        (
+            {"frequency": "fortnightly", "priority": "urgent", "executionTime": "tomorrow"},
+            {"/frequency", "/priority", "/executionTime"},
+        ),
+        ({"frequency": "61 * * * *", "jobName": "", "x": 1}, {"/frequency", "/jobName", "/x"}),
+        ({"executionTime": "tomorrow", "priority": 5, "name": "x"}, {"/executionTime", "/priority", "/name"}),
+        ({"executionTime": 5, "jobName": ""}, {"/executionTime", "/jobName"}),
+    ],
+)
+async def test_every_fault_of_an_update_is_told_and_nothing_changes(
+    api: httpx.AsyncClient, jobs: Any, submitted: dict[str, Any], change: dict[str, Any], pointers: set[str]
+) -> None:
+    job_id = await submit(api, submitted)
+    before = only(jobs)
+
+    assert faults_of(await api.put(f"/api/jobs/{job_id}", json=change)).keys() == pointers
+    assert only(jobs) == before

@@ -231,12 +231,54 @@ async def test_status_words_of_runs(api: httpx.AsyncClient, jobs: Any, runs: Any
             {**CREATE, "cron_expresion": "x", "job_id": "y"},
             {"/cron_expresion": "unknown-field", "/job_id": "read-only-field"},
         ),
+        (
+            {**CREATE, "cron_expression": "61 * * * *", "max_retries": -4, "x": 1},
+            {"/x": "unknown-field", "/cron_expression": None, "/max_retries": None},
+        ),
+        (
+            {"name": "", "schedule_type": "CRON", "max_retries": -4},
+            {"/cron_expression": "required", "/name": "invalid-name", "/max_retries": None},
+        ),
+        (
+            {"schedule_type": 5, "cron_expression": "61 * * * *", "schedule": {}},
+            {
+                "/schedule_type": "wrong-type",
+                "/schedule": "unknown-field",
+                "/name": "required",
+                "/cron_expression": None,
+            },
+        ),
+        (
+            {**CREATE, "schedule_type": "OFTEN", "cron_expression": "61 * * * *", "payload": 3},
+            {"/schedule_type": "invalid-value", "/cron_expression": None, "/payload": "wrong-type"},
+        ),
+        ({**CREATE, "cron_expression": 5}, {"/cron_expression": "wrong-type"}),
     ],
 )
-async def test_faults_point_at_the_fields_of_the_note(
-    api: httpx.AsyncClient, body: dict[str, Any], faults: dict[str, str | None]
+async def test_every_fault_is_told_at_the_field_of_the_note(
+    api: httpx.AsyncClient, jobs: Any, body: dict[str, Any], faults: dict[str, str | None]
 ) -> None:
     found = faults_of(await api.post("/jobs", json=body))
 
     assert found.keys() == faults.keys()
     assert all(code is None or found[pointer] == code for pointer, code in faults.items())
+    assert jobs.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "pointers"),
+    [
+        ({"cron_expression": "61 * * * *", "max_retries": -4, "x": 1}, {"/cron_expression", "/max_retries", "/x"}),
+        ({"schedule_type": "FUTURE", "max_retries": -4}, {"/schedule_time", "/max_retries"}),
+        ({"schedule_type": "", "name": "", "payload": 3}, {"/schedule_type", "/name", "/payload"}),
+        ({"schedule_type": "CRON", "cron_expression": 5, "name": ""}, {"/cron_expression", "/name"}),
+    ],
+)
+async def test_every_fault_of_an_update_is_told_and_nothing_changes(
+    api: httpx.AsyncClient, change: dict[str, Any], pointers: set[str]
+) -> None:
+    job_id = await create(api)
+    before = (await api.get(f"/jobs/{job_id}")).json()
+
+    assert faults_of(await api.put(f"/jobs/{job_id}", json=change)).keys() == pointers
+    assert (await api.get(f"/jobs/{job_id}")).json() == before

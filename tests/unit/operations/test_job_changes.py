@@ -13,7 +13,7 @@ from hourhand.model.job import Job, JobDefinition
 from hourhand.model.schedule import At, CronSchedule, Every, Timing
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import JobOperations, SubmitSettings
-from hourhand.operations.requests import Caller, JobPatch, RunNowRequest
+from hourhand.operations.requests import Caller, JobPatch, JobRequest, RunNowRequest
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import JobStore, RunStore
 from hourhand.runtime.ids import IdSource
@@ -121,3 +121,16 @@ async def test_a_run_asked_for_with_a_bad_payload_is_refused() -> None:
         await desk.operations.run_now(CALLER, desk.job.job_id, RunNowRequest(payload={"n": "x"}))
     assert [fault.pointer for fault in refused.value.faults] == ["/payload/n"]
     assert desk.manual == []
+
+
+async def test_faults_can_be_asked_for_without_doing_anything() -> None:
+    desk = Desk(Timing((CronSchedule("0 9 * * *"),)))
+    job_id = desk.job.job_id
+    change = await desk.operations.faults_of_change(CALLER, job_id, JobPatch(payload={}, priority=17))
+    run = await desk.operations.faults_of_run(CALLER, job_id, RunNowRequest(payload={}, overlap="often"))
+    job = desk.operations.faults_of(CALLER, JobRequest(name="", kind="number", payload={"n": 1}))
+    told = [[fault.pointer for fault in faults] for faults in (change, run, job)]
+    assert told == [["/payload/n", "/priority"], ["/payload/n", "/overlap"], ["/name"]]
+    assert await desk.operations.faults_of_change(CALLER, job_id, JobPatch(priority=7)) == []
+    assert await desk.operations.faults_of_run(CALLER, job_id, RunNowRequest()) == []
+    assert (desk.change, desk.manual) == (None, [])

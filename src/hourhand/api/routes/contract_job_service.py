@@ -13,13 +13,19 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from hourhand.api.answers import Answer, json_answer
-from hourhand.api.decoding import decode_body, decode_optional_body
+from hourhand.api.decoding import decode_optional_body, read_body
 from hourhand.api.endpoints import Call, Endpoint
-from hourhand.api.frequencies import SHORT_FORMS, read_execution_time, recurring_schedule, short_form_of
+from hourhand.api.faults import all_faults, renamed, renamed_pointers
+from hourhand.api.frequencies import (
+    SHORT_FORMS,
+    frequency_faults,
+    read_execution_time,
+    recurring_schedule,
+    short_form_of,
+)
 from hourhand.api.parameters import Parameter, limit_parameter
-from hourhand.api.translated_faults import renamed_pointers
 from hourhand.api.views import EmptyBody
-from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.errors import Fault
 from hourhand.model.job import Job
 from hourhand.model.run import LogLine, Run
 from hourhand.model.schedule import At, CronSchedule, Every, Now, format_instant
@@ -30,12 +36,12 @@ from hourhand.operations.runs import RunOperations
 
 BASE: Final = "/api/jobs"
 _ONE: Final = BASE + "/{jobId}"
-_ONE_TIME_POINTERS: Final = {"/name": "/jobName", "/schedule/at": "/executionTime", "/schedule": "/executionTime"}
-_RECURRING_POINTERS: Final = {
+_POINTERS: Final = {
     "/name": "/jobName",
     "/schedule/cron": "/frequency",
     "/schedule/every": "/frequency",
-    "/schedule": "/frequency",
+    "/schedule/at": "/executionTime",
+    "/schedule": "/executionTime",  # a schedule never falls due here only because its beginning is too late
     "/start_at": "/executionTime",
 }
 _JOB_TYPES: Final = ("one-time", "recurring")
@@ -135,22 +141,25 @@ class JobServiceRoutes:
         return Endpoint("POST", path, handler, "job service", summary, JobOutcome, 200, EmptyBody, body_required=False)
 
     async def submit(self, call: Call) -> Answer:
-        body = decode_body(call.body, SubmittedJob)
-        request = _request_of(body)
-        with renamed_pointers(_ONE_TIME_POINTERS if body.job_type == "one-time" else _RECURRING_POINTERS):
+        body, form = read_body(call.body, SubmittedJob)
+        request, clashes = _request_of(body)
+        if form or clashes:
+            raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
+        with renamed_pointers(_POINTERS):
             job = await self._jobs.create(call.caller, request)
         return json_answer(JobOutcome(job.job_id, "submitted"), 202)
 
     async def update(self, call: Call) -> Answer:
         job_id = call.id("jobId")
-        body = decode_body(call.body, ChangedJob)
+        body, form = read_body(call.body, ChangedJob)
         patch = JobPatch(name=body.job_name, priority=body.priority, payload=body.payload)
-        recurring = body.frequency is not None
-        if recurring or body.execution_time is not None:
-            job = await self._jobs.get(call.caller, job_id)
-            recurring = recurring or job.definition.timing.recurring
-            _reschedule(patch, job, body)
-        with renamed_pointers(_RECURRING_POINTERS if recurring else _ONE_TIME_POINTERS):
+        clashes = [] if body.frequency is None else frequency_faults(body.frequency)
+        if body.frequency is not None or body.execution_time is not None:
+            _reschedule(patch, await self._jobs.get(call.caller, job_id), body)
+        if form or clashes:
+            further = await self._jobs.faults_of_change(call.caller, job_id, patch)
+            raise all_faults(form, clashes, renamed(further, _POINTERS))
+        with renamed_pointers(_POINTERS):
             await self._jobs.update(call.caller, job_id, patch)
         return json_answer(JobOutcome(job_id, "updated"))
 
@@ -224,24 +233,31 @@ class JobServiceRoutes:
         return found[skip : skip + limit]
 
 
-def _request_of(body: SubmittedJob) -> JobRequest:
+def _request_of(body: SubmittedJob) -> tuple[JobRequest, list[Fault]]:
+    """The job that the fields mean together, and where they contradict each other."""
     request = JobRequest(name=body.job_name, payload=body.payload, priority=body.priority)
-    if body.job_type == "one-time":
-        if body.frequency is not None:
-            message = "a one-time job has no frequency; use jobType recurring"
-            raise InvalidFields([Fault("/frequency", "conflicting-schedule", message)])
+    faults = _type_faults(body)
+    if body.job_type == "one-time" or (body.job_type != "recurring" and body.frequency is None):
         request.schedule = {"now": True} if body.execution_time is None else {"at": body.execution_time}
-    elif body.job_type == "recurring":
-        if body.frequency is None:
-            message = f"a recurring job needs a frequency: {', '.join(SHORT_FORMS)}, a cron expression or an interval"
-            raise InvalidFields([Fault("/frequency", "required", message, None, SHORT_FORMS)])
-        first = None if body.execution_time is None else read_execution_time(body.execution_time)
+        return request, faults
+    first = None if body.execution_time is None else read_execution_time(body.execution_time)
+    request.start_at = body.execution_time if first is None else format_instant(first)
+    if body.frequency is not None:
         request.schedule = recurring_schedule(body.frequency, first)
-        request.start_at = None if first is None else format_instant(first)
-    else:
-        message = f"must be one of {', '.join(_JOB_TYPES)}"
-        raise InvalidFields([Fault("/jobType", "invalid-value", message, None, _JOB_TYPES)])
-    return request
+        faults += frequency_faults(body.frequency)
+    return request, faults
+
+
+def _type_faults(body: SubmittedJob) -> list[Fault]:
+    if body.job_type not in _JOB_TYPES:
+        return [Fault("/jobType", "invalid-value", f"must be one of {', '.join(_JOB_TYPES)}", None, _JOB_TYPES)]
+    if body.job_type == "one-time" and body.frequency is not None:
+        message = "a one-time job has no frequency; use jobType recurring"
+        return [Fault("/frequency", "conflicting-schedule", message)]
+    if body.job_type == "recurring" and body.frequency is None:
+        message = f"a recurring job needs a frequency: {', '.join(SHORT_FORMS)}, a cron expression or an interval"
+        return [Fault("/frequency", "required", message, None, SHORT_FORMS)]
+    return []
 
 
 def _reschedule(patch: JobPatch, job: Job, body: ChangedJob) -> None:
@@ -251,7 +267,7 @@ def _reschedule(patch: JobPatch, job: Job, body: ChangedJob) -> None:
         patch.schedule = {"at": body.execution_time}
         return
     if body.execution_time is not None:
-        first: datetime | None = read_execution_time(body.execution_time)
+        first = read_execution_time(body.execution_time)
     else:
         first = timing.start_at if timing.recurring else _execution_time(job)
         first = None if first is None else first.replace(microsecond=0)
@@ -263,7 +279,7 @@ def _reschedule(patch: JobPatch, job: Job, body: ChangedJob) -> None:
         )
     if frequency is not None:
         patch.schedule = recurring_schedule(frequency, first)
-    patch.start_at = None if first is None else format_instant(first)
+    patch.start_at = body.execution_time if first is None else format_instant(first)
 
 
 def _depends_on_runs(job: Job) -> bool:

@@ -16,12 +16,12 @@ from msgspec import UNSET, UnsetType
 
 from hourhand.api.answers import Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
-from hourhand.api.decoding import decode_body, decode_optional_body
+from hourhand.api.decoding import read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.faults import all_faults, renamed, renamed_pointers
 from hourhand.api.parameters import CURSOR, limit_parameter
-from hourhand.api.translated_faults import renamed_pointers
 from hourhand.api.views import RunIdView
-from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.errors import Fault
 from hourhand.model.job import Job
 from hourhand.model.run import Run
 from hourhand.model.schedule import Every, describe
@@ -143,20 +143,25 @@ class ScheduleServiceRoutes:
         ]
 
     async def create(self, call: Call) -> Answer:
-        body = decode_body(call.body, ScheduledJobBody)
-        request = JobRequest(
-            name=body.name, payload=body.payload, schedule=_schedule_of(body), max_retries=body.max_retries
-        )
+        body, form = read_body(call.body, ScheduledJobBody)
+        schedule, clashes = _schedule_of(body)
+        request = JobRequest(name=body.name, payload=body.payload, schedule=schedule, max_retries=body.max_retries)
+        if form or clashes:
+            raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
         with renamed_pointers(_POINTERS):
             job = await self._jobs.create(call.caller, request)
         return json_answer(ScheduledJobId(job.job_id), 202, [header("location", f"{BASE}/{job.job_id}")])
 
     async def update(self, call: Call) -> Answer:
         job_id = call.id("jobId")
-        change = decode_body(call.body, ScheduledJobChange)
+        change, form = read_body(call.body, ScheduledJobChange)
         patch = JobPatch(name=change.name, payload=change.payload, max_retries=change.max_retries)
-        if change.schedule_type or change.schedule_time or change.cron_expression:
-            patch.schedule = _schedule_of(change)
+        clashes: list[Fault] = []
+        if (change.schedule_type, change.schedule_time, change.cron_expression) != (None, None, None):
+            patch.schedule, clashes = _schedule_of(change)
+        if form or clashes:
+            further = await self._jobs.faults_of_change(call.caller, job_id, patch)
+            raise all_faults(form, clashes, renamed(further, _POINTERS))
         with renamed_pointers(_POINTERS):
             changed = await self._jobs.update(call.caller, job_id, patch, call.if_version())
         return json_answer(_job_view(changed.job))
@@ -166,8 +171,11 @@ class ScheduleServiceRoutes:
         return json_answer(_job_view(changed.job))
 
     async def run_now(self, call: Call) -> Answer:
-        request = decode_optional_body(call.body, RunNowRequest)
-        return json_answer(RunIdView(await self._jobs.run_now(call.caller, call.id("jobId"), request)), 202)
+        job_id = call.id("jobId")
+        request, form = read_optional_body(call.body, RunNowRequest)
+        if form:
+            raise all_faults(form, await self._jobs.faults_of_run(call.caller, job_id, request))
+        return json_answer(RunIdView(await self._jobs.run_now(call.caller, job_id, request)), 202)
 
     async def get(self, call: Call) -> Answer:
         return json_answer(_job_view(await self._jobs.get(call.caller, call.id("jobId"))))
@@ -191,16 +199,14 @@ class ScheduleServiceRoutes:
         )
 
 
-def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> dict[str, Any]:
-    """The schedule that the three fields mean together. Raises `InvalidFields` where they contradict each other."""
+def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> tuple[dict[str, Any], list[Fault]]:
+    """The schedule that the three fields mean together, and where they contradict each other."""
     time, cron, wanted = body.schedule_time, body.cron_expression, body.schedule_type
-    if wanted is None:
-        wanted = "FUTURE" if cron is None else "CRON"
-    if wanted not in _TYPES:
-        raise InvalidFields(
-            [Fault("/schedule_type", "invalid-value", f"must be one of {', '.join(_TYPES)}", None, _TYPES)]
-        )
     faults = []
+    if wanted not in _TYPES:
+        if wanted is not None:
+            faults.append(Fault("/schedule_type", "invalid-value", f"must be one of {', '.join(_TYPES)}", None, _TYPES))
+        wanted = "CRON" if cron is not None else "FUTURE" if time is not None else "IMMEDIATE"
     if wanted == "CRON" and cron is None:
         faults.append(Fault("/cron_expression", "required", "CRON needs a cron_expression such as '0 0 * * *'"))
     if wanted == "FUTURE" and time is None:
@@ -211,12 +217,10 @@ def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> dict[str, Any]:
         faults.append(Fault("/cron_expression", "conflicting-schedule", f"{wanted} takes no cron_expression"))
     if wanted != "FUTURE" and time is not None:
         faults.append(Fault("/schedule_time", "conflicting-schedule", f"{wanted} takes no schedule_time"))
-    if faults:
-        raise InvalidFields(faults)
     if wanted == "IMMEDIATE":
-        return {"now": True}
+        return {"now": True}, faults
     # The contract knows no refusal of a time that has passed; such a job is due at once.
-    return {"at": time, "if_past": "run"} if wanted == "FUTURE" else {"cron": cron}
+    return ({"at": time, "if_past": "run"} if wanted == "FUTURE" else {"cron": cron}), faults
 
 
 def _job_view(job: Job) -> ScheduledJobView:
