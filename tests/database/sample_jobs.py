@@ -14,7 +14,7 @@ from hourhand.model.job import JobDefinition
 from hourhand.model.run import Claim
 from hourhand.model.schedule import At, Every, Timing
 from hourhand.model.states import RunState
-from hourhand.ports.stores import Finish, Move, NewJob, Requeue
+from hourhand.ports.stores import Finish, Move, NewJob, Requeue, Wish
 from hourhand.runtime.ids import IdSource
 from hourhand.wiring import Store
 
@@ -67,7 +67,13 @@ async def claim(store: Store, executor_id: int, until: datetime = START, limit: 
     lanes = await store.names.lanes()
     heads = await store.live_runs.peek_ready([*lanes])
     due = sorted((head for head in heads if head.ready_at <= until), key=lambda head: (-head.priority, head.ready_at))
-    return await store.live_runs.claim_runs(executor_id, due, until, limit) if due else []
+    if not due:
+        return []
+    plain = [Wish(head, 1, limit) for head in due if not lanes[head.lane_id].careful]
+    careful = [head for head in due if lanes[head.lane_id].careful]
+    claims = (await store.live_runs.claim_runs(executor_id, plain, until, until)).claims if plain else []
+    more = await store.live_runs.claim_carefully(executor_id, careful, until, limit) if careful else None
+    return claims + (more.claims if more else [])
 
 
 SECOND = at(1)
@@ -118,7 +124,8 @@ class OpenTransaction:
 
     async def advance(self, node_id: int, epoch: int, move: Move) -> None:
         await self._store.database.fetch_on(
-            self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, job_ids=[move.job_id],
+            self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, now=START,
+            job_ids=[move.job_id],
             expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
             run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
             run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires),

@@ -27,7 +27,7 @@ BIG_ROWS = 2000
 # Even numbers are jobs that run once, odd ones recur. Every job has a cursor, a live run and ten finished ones, spread
 # over eight days. One live run in ten is in the hands of an executor, one in a thousand is to be cancelled.
 FILL = f"""
-INSERT INTO hourhand.lanes (queue, needs) SELECT 'default', 'need-' || n FROM generate_series(1, {LANES}) n;
+INSERT INTO hourhand.lanes (namespace_id, queue, needs) SELECT 1, 'default', 'need-' || n FROM generate_series(1, {LANES}) n;
 INSERT INTO hourhand.nodes (role, name, started_at, lease_until, facts)
 SELECT 'executor', 'executor-' || n, now(), now() + interval '1 day', '{{}}' FROM generate_series(1, 20) n;
 INSERT INTO hourhand.nodes (role, name, started_at, lease_until, ended_at, facts)
@@ -212,7 +212,8 @@ async def test_a_claim_of_a_hundred_reads_hardly_more_than_it_claims(ground: Gro
     lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
     plan = await explain(
         ground, "live_runs.sql", "claim_runs", settled,
-        lanes=lanes, priorities=[2, 1, 0] * LANES, until=at(JOBS), limit=100, executor_id=1,
+        lanes=lanes, priorities=[2, 1, 0] * LANES, shares=[1] * 3 * LANES, limits=[100] * 3 * LANES, now=at(JOBS),
+        until=at(JOBS), executor_id=1,
     )  # fmt: skip
     assert_by_index(plan, ground, 5000, rows=100)
 
@@ -222,7 +223,8 @@ async def test_a_claim_when_nothing_is_due_reads_next_to_nothing(ground: Ground,
     lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
     plan = await explain(
         ground, "live_runs.sql", "claim_runs", settled,
-        lanes=lanes, priorities=[2, 1, 0] * LANES, until=at(-1), limit=100, executor_id=1,
+        lanes=lanes, priorities=[2, 1, 0] * LANES, shares=[1] * 3 * LANES, limits=[100] * 3 * LANES, now=at(-1),
+        until=at(-1), executor_id=1,
     )  # fmt: skip
     assert_by_index(plan, ground, 1000, rows=0)
 
@@ -303,6 +305,7 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
     later = [ground.due(number) + timedelta(days=5) for number in numbers]
     plan = await explain(
         ground, "timetable.sql", "advance_cursors", settled,
+        now=at(0),
         node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number) for number in numbers], versions=[1] * 200,
         next_fires=later, run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
         run_job_ids=jobs, run_dues=later, missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[],

@@ -228,7 +228,7 @@ async def test_a_change_withdraws_unstarted_future_runs_and_sets_the_cursor_back
     [left] = await rows(store, "live_runs")
     assert left["scheduled_for"] == at(0), "a run that is due already stays"
     lanes = await store.names.lanes()
-    assert (lanes[left["lane_id"]][0], left["priority"], left["version"]) == ("slow", 9, 2)
+    assert (lanes[left["lane_id"]].queue, left["priority"], left["version"]) == ("slow", 9, 2)
     [cursor] = await rows(store, "timetable")
     assert (cursor["next_fire"], cursor["version"], cursor["priority"]) == (at(10), 2, 9)
 
@@ -369,7 +369,7 @@ async def fire_again(store: Store, job_id: UUID, due: object) -> list[object]:
     moves = [
         Move(c.job_id, c.next_fire, c.version, [c.next_fire], [], c.next_fire + timedelta(hours=1)) for c in cursors
     ]
-    await store.timetable.advance_cursors(node_id, epoch, moves)
+    await store.timetable.advance_cursors(node_id, epoch, moves, at(0))
     return [row["scheduled_for"] for row in await rows(store, "live_runs") if row["scheduled_for"] == due]
 
 

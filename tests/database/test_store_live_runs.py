@@ -21,7 +21,7 @@ from sample_jobs import (
 
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.states import RunState
-from hourhand.ports.stores import Finish, Head
+from hourhand.ports.stores import Finish, Head, Wish
 from hourhand.wiring import Store
 
 # --- claims -----------------------------------------------------------------------------------------------
@@ -34,7 +34,8 @@ async def test_four_claimers_at_once_never_get_the_same_run(store: Store) -> Non
 
     async def claimer(executor_id: int) -> list[object]:
         mine: list[object] = []
-        while got := await store.live_runs.claim_runs(executor_id, heads, START, 30):
+        wishes = [Wish(head, 1, 30) for head in heads]
+        while got := (await store.live_runs.claim_runs(executor_id, wishes, START, START)).claims:
             mine += [(one.run_id, one.fence) for one in got]
         return mine
 
@@ -76,8 +77,9 @@ async def test_nothing_is_claimed_before_it_is_ready(store: Store) -> None:
     await store.names.lanes()
     heads = await store.live_runs.peek_ready([1])
     assert heads == [Head(1, 5, at(1))]
-    assert await store.live_runs.claim_runs(1, heads, at(0.999), 10) == []
-    assert len(await store.live_runs.claim_runs(1, heads, at(1), 10)) == 1
+    wishes = [Wish(head, 1, 10) for head in heads]
+    assert (await store.live_runs.claim_runs(1, wishes, at(0), at(0.999))).claims == []
+    assert len((await store.live_runs.claim_runs(1, wishes, at(0), at(1))).claims) == 1
 
 
 async def test_a_look_sees_the_oldest_run_of_every_lane_and_priority_and_no_others(store: Store) -> None:
@@ -89,7 +91,7 @@ async def test_a_look_sees_the_oldest_run_of_every_lane_and_priority_and_no_othe
         due_job(at(7), queue="b"),
         due_job(at(0), queue="unserved"),
     )
-    numbers = {queue: lane_id for lane_id, (queue, _) in (await store.names.lanes()).items()}
+    numbers = {lane.queue: lane_id for lane_id, lane in (await store.names.lanes()).items()}
     heads = await store.live_runs.peek_ready([numbers["a"], numbers["b"]])
     assert {(head.lane_id, head.priority, head.ready_at) for head in heads} == {
         (numbers["a"], 9, at(3)),

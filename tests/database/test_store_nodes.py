@@ -27,7 +27,7 @@ async def test_a_lease_is_measured_by_the_clock_of_the_database(store: Store) ->
         told = await store.nodes.renew_node(node_id, 30, {"new": True})
         after = await db.fetchval("SELECT clock_timestamp()")
     assert told is not None
-    assert before <= told <= after
+    assert before <= told.now <= after
     [node] = await store.nodes.present_nodes()
     assert 29 < (node.lease_until - node.now).total_seconds() <= 30
     assert node.facts == {"new": True}

@@ -67,7 +67,7 @@ async def test_whoever_lost_a_shard_moves_none_of_its_cursors(store: Store, who:
     move = Move(beat.job_id, START, 1, [START], [], at(10))
     assert await store.timetable.fire_once(node_id, epoch, START, 10) == []
     assert await store.timetable.due_cursors(node_id, epoch, START, 10) == []
-    assert await store.timetable.advance_cursors(node_id, epoch, [move]) == []
+    assert await store.timetable.advance_cursors(node_id, epoch, [move], at(0)) == []
     assert await cursors(store) == {single.job_id: START, beat.job_id: START}
     assert await run_ids(store) == []
 
@@ -93,7 +93,7 @@ async def test_a_cursor_moves_and_its_runs_appear_together(store: Store) -> None
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(0), priority=7))
     move = Move(job_id, at(0), 1, [at(0), at(10)], [], at(20))
-    assert sorted(await store.timetable.advance_cursors(node_id, epoch, [move])) == [at(0), at(10)]
+    assert sorted(await store.timetable.advance_cursors(node_id, epoch, [move], at(0))) == [at(0), at(10)]
     made = await rows(store, "live_runs")
     assert [(row["run_id"], row["priority"], row["cause"]) for row in made] == [
         (scheduled_run_id(at(0), job_id), 7, 1),
@@ -106,7 +106,7 @@ async def test_a_cursor_that_has_moved_already_does_not_move_again(store: Store)
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(10)))
     late = Move(job_id, at(0), 1, [at(0)], [MissedRange(at(-10), at(-10), 1, Reason.CATCHUP_WINDOW)], at(10))
-    assert await store.timetable.advance_cursors(node_id, epoch, [late]) == []
+    assert await store.timetable.advance_cursors(node_id, epoch, [late], at(0)) == []
     assert await run_ids(store) == await rows(store, "ledger_ranges") == []
     assert await cursors(store) == {job_id: at(10)}
 
@@ -114,7 +114,7 @@ async def test_a_cursor_that_has_moved_already_does_not_move_again(store: Store)
 async def test_a_cursor_of_another_version_does_not_move(store: Store) -> None:
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(0)))
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 2, [at(0)], [], at(10))]) == []
+    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 2, [at(0)], [], at(10))], at(0)) == []
     assert await run_ids(store) == []
     assert await cursors(store) == {job_id: at(0)}
 
@@ -123,7 +123,7 @@ async def test_one_cursor_that_cannot_move_does_not_hold_up_the_others(store: St
     node_id, epoch = await own_all_shards(store)
     good, bad = await insert(store, new_job(every(10), next_due=at(0)), new_job(every(10), next_due=at(0)))
     moves = [Move(good, at(0), 1, [at(0)], [], at(10)), Move(bad, at(5), 1, [at(5)], [], at(15))]
-    assert await store.timetable.advance_cursors(node_id, epoch, moves) == [at(0)]
+    assert await store.timetable.advance_cursors(node_id, epoch, moves, at(0)) == [at(0)]
     assert await cursors(store) == {good: at(10), bad: at(0)}
 
 
@@ -132,7 +132,7 @@ async def test_the_same_move_by_several_planners_at_once_is_made_once(store: Sto
     jobs = await insert(store, *(new_job(every(10), next_due=at(0)) for _ in range(50)))
     moves = [Move(job_id, at(0), 1, [at(0)], [], at(10)) for job_id in jobs]
     made = await asyncio.gather(
-        *(store.timetable.advance_cursors(node_id, epoch, order) for order in (moves, moves[::-1], moves, moves[::-1]))
+        *(store.timetable.advance_cursors(node_id, epoch, order, at(0)) for order in (moves, moves[::-1], moves, moves[::-1]))
     )
     assert sum(map(len, made)) == 50
     assert len(await run_ids(store)) == 50
@@ -142,7 +142,7 @@ async def test_the_same_move_by_several_planners_at_once_is_made_once(store: Sto
 async def test_a_schedule_that_is_over_loses_its_cursor(store: Store) -> None:
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(0)))
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [at(0)], [], None)]) == [at(0)]
+    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [at(0)], [], None)], at(0)) == [at(0)]
     assert await cursors(store) == {}
 
 
@@ -153,7 +153,7 @@ async def test_what_was_missed_is_written_into_the_ledger_as_ranges(store: Store
         MissedRange(at(0), at(90), 10, Reason.CATCHUP_WINDOW),
         MissedRange(at(100), at(120), 3, Reason.CATCHUP_LAST),
     ]
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [], missed, at(130))]) == []
+    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [], missed, at(130))], at(0)) == []
     found = await rows(store, "ledger_ranges", "first_due")
     assert [(row["first_due"], row["last_due"], row["count"], row["state"], row["reason"]) for row in found] == [
         (at(0), at(90), 10, 16, "catchup_window"),

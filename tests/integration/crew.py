@@ -63,7 +63,7 @@ class Scheduler:
         bus = cast("EventBus", self.bus)
         self.planner = Planner(store.timetable, store.nodes, lambda: self.node_id, clock, bus, settings)
         self.reaper = Reaper(store.live_runs, store.nodes, clock, bus)
-        self.leadership = Leadership(store.nodes, self.reaper, lambda: self.node_id, bus, settings, 0.0)
+        self.leadership = Leadership(store.nodes, self.reaper, lambda: self.node_id, bus, settings, 0.0, clock)
 
     async def join(self, name: str, lease_seconds: float = 60) -> "Scheduler":
         self.node_id = await self.store.nodes.register_node("scheduler", name, lease_seconds, {})

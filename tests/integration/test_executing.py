@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from crew import Executor, the_run
-from sample_jobs import NAMESPACE, START, at, claim, due_job, every, insert, new_job, rows
+from sample_jobs import NAMESPACE, START, at, claim, due_job, insert, rows
 
 from hourhand.executor.recorder import BATCH_MAX, Recorder
 from hourhand.model.ids import scheduled_run_id
@@ -364,7 +364,7 @@ class Notes:
 
 
 async def some_claims(store: Store, count: int) -> list[Any]:
-    await insert(store, new_job(every(1), fires=[at(-n) for n in range(count)], next_due=at(1)))
+    await insert(store, *(due_job(at(-n)) for n in range(count)))
     return await claim(store, 1, START, count)
 
 

@@ -9,10 +9,12 @@ from sample_jobs import NAMESPACE, at, every, insert, new_job, rows
 
 from hourhand.executor.lost_claims import LostClaims
 from hourhand.model.errors import Conflict
+from hourhand.model.policy import Overlap, Policy
 from hourhand.model.states import JobState, RunState
 from hourhand.operations.jobs import JobOperations, SubmitSettings
 from hourhand.operations.requests import Caller, JobPatch, RunNowRequest
 from hourhand.ports.event_bus import EventBus
+from hourhand.ports.stores import Wish
 from hourhand.runtime.ids import IdSource
 from hourhand.scheduler.planner import BUDGET_SECONDS
 from hourhand.wiring import Store
@@ -71,10 +73,12 @@ class HandsThatHold:
 
 
 async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue(store: Store) -> None:
-    await insert(store, new_job(every(10), fires=[at(0), at(10)], next_due=at(20)))
+    beside = Policy(overlap=Overlap.ALLOW)
+    await insert(store, new_job(every(10), fires=[at(0), at(10)], next_due=at(20), policy=beside))
     await store.names.lanes()
     heads = await store.live_runs.peek_ready([1])
-    known, lost = await store.live_runs.claim_runs(7, heads, at(10), 10)
+    wishes = [Wish(head, 1, 10) for head in heads]
+    known, lost = (await store.live_runs.claim_runs(7, wishes, at(10), at(10))).claims
     hands = HandsThatHold((known.run_id, known.fence))
     watch = LostClaims(store.live_runs, cast("Any", hands), cast("Any", hands), lambda: 7, SetClock())
 

@@ -1,14 +1,15 @@
 """Attempts in hand: each is started on its instant, watched, stopped when asked to, and its outcome recorded."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
 from hourhand.executor.recorder import Recorder
-from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
+from hourhand.executor.transactions import Transactions
+from hourhand.model.outcome import Failed, Interrupted, Lost, Outcome, TimedOut
 from hourhand.model.run import Claim
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
@@ -16,7 +17,7 @@ from hourhand.runtime.clock import DatabaseClock
 
 
 class _Running:
-    __slots__ = ("begun", "claim", "outcome_when_stopped", "started_at", "task", "timer")
+    __slots__ = ("begun", "claim", "outcome_when_stopped", "recorded", "started_at", "task", "timer")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -25,6 +26,8 @@ class _Running:
         self.timer: asyncio.TimerHandle | None = None
         self.started_at: datetime | None = None
         self.outcome_when_stopped: Outcome | None = None
+        self.recorded = False
+        """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
 
     def is_stopping(self) -> bool:
         return self.outcome_when_stopped is not None
@@ -49,6 +52,10 @@ class Attempts:
         self._in_hand: dict[tuple[UUID, int], _Running] = {}
         self._empty = asyncio.Event()
         self._empty.set()
+        self.lease_is_sure: Callable[[], bool] = lambda: True
+        """Whether runs may be started that must not go on without a lease."""
+        self.transactions: Transactions | None = None
+        """For attempts that record their end together with their work."""
 
     def start(self, claim: Claim) -> None:
         """Starts an attempt at its time: at once, or by a timer when it is a little ahead."""
@@ -64,6 +71,9 @@ class Attempts:
             running.timer = asyncio.get_running_loop().call_later(wait + 0.0005, self._start_when_due, running)
             return
         running.timer = None
+        if running.claim.careful and not self.lease_is_sure():
+            self._end(running, Interrupted(), self._clock.now())
+            return
         running.started_at = self._clock.now()
         running.task = asyncio.create_task(self._attempt(running))
 
@@ -87,6 +97,26 @@ class Attempts:
         for run_id, fence in list(self._in_hand):
             self.stop(run_id, fence, Interrupted())
 
+    def end_careful(self) -> int:
+        """Ends by force what must not go on without a lease; how many attempts that were. Call it until none is."""
+        careful = [running for running in self._in_hand.values() if running.claim.careful]
+        for running in careful:
+            self._end_by_force(running, Lost() if running.claim.at_most_once else Interrupted())
+        return len(careful)
+
+    def end_all(self) -> int:
+        """The same for everything."""
+        every = list(self._in_hand.values())
+        for running in every:
+            self._end_by_force(running, Interrupted())
+        return len(every)
+
+    def _end_by_force(self, running: _Running, outcome: Outcome) -> None:
+        if running.outcome_when_stopped is None:
+            self.stop(running.claim.run_id, running.claim.fence, outcome)
+        elif running.task is not None:
+            running.task.cancel()  # asked for the second time, a kind gives no more grace
+
     def give_back_unstarted(self) -> None:
         for (run_id, fence), running in list(self._in_hand.items()):
             if running.timer is not None:
@@ -104,7 +134,14 @@ class Attempts:
     async def _attempt(self, running: _Running) -> None:
         running.begun = True
         claim = running.claim
-        log = LogBuffer(claim.run_id, claim.attempt, self._clock.now, self._recorder.log, self._log_lines_max)
+        log = LogBuffer(
+            claim.run_id,
+            claim.attempt,
+            self._clock.now,
+            self._recorder.log,
+            self._log_lines_max,
+            self._recorder.is_crowded,
+        )
         self._recorder.started(claim.run_id, claim.fence, running.started_at)
         outcome: Outcome
         try:
@@ -124,25 +161,40 @@ class Attempts:
         task = Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, log, claim.timeout_seconds,
-            running.is_stopping,
+            running.is_stopping, None if self.transactions is None else self.transactions.of(running),
         )  # fmt: skip
-        if claim.timeout_seconds is None:
+        allowed = self._allowed(claim)
+        if allowed is None:
             return await kind.run(task)
-        limit = asyncio.timeout(claim.timeout_seconds)
+        if allowed.seconds <= 0:
+            return allowed
+        task.timeout_seconds = allowed.seconds
+        limit = asyncio.timeout(allowed.seconds)
         try:
             async with limit:
                 return await kind.run(task)
         except TimeoutError:
             if limit.expired():
-                return TimedOut(claim.timeout_seconds)
+                return allowed
             raise
+
+    def _allowed(self, claim: Claim) -> TimedOut | None:
+        """What becomes of an attempt that is not over after so many seconds; None when it may take for ever."""
+        left = None if claim.deadline is None else self._clock.seconds_until(claim.deadline)
+        if left is not None and (claim.timeout_seconds is None or left <= claim.timeout_seconds):
+            return TimedOut(left, deadline=True)
+        return None if claim.timeout_seconds is None else TimedOut(claim.timeout_seconds)
 
     def _end(self, running: _Running, outcome: Outcome, ended_at: datetime) -> None:
         claim = running.claim
         self._in_hand.pop((claim.run_id, claim.fence), None)
         if not self._in_hand:
             self._empty.set()
-        self._recorder.ended(claim, running.started_at, ended_at, outcome)
+        if running.recorded:
+            self._recorder.forget(claim)
+        else:
+            # What was stopped before its first step has not begun: nothing of it can have happened.
+            self._recorder.ended(claim, running.started_at if running.begun else None, ended_at, outcome)
         self._capacity.give_back(self._offers[claim.needs])
 
 

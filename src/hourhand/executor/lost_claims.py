@@ -41,7 +41,12 @@ class LostClaims:
 
     async def run_once(self) -> float | None:
         held = await self._live_runs.held_by([self._executor_id()], LOOK_MAX)
-        unknown = {(run.run_id, run.fence): run for run in held if not self._knows(run)}
+        unwritten = self._recorder.unwritten()
+        unknown = {
+            (run.run_id, run.fence): run
+            for run in held
+            if not self._attempts.holds(run.run_id, run.fence) and (run.run_id, run.fence) not in unwritten
+        }
         lost = [run for key, run in unknown.items() if key in self._suspects]
         if lost:
             await self._give_back(lost)
@@ -59,10 +64,6 @@ class LostClaims:
             await self._live_runs.finish_runs(cancelled)
         await self._live_runs.requeue_runs([self._requeue(run) for run in lost])
         emit(Event.CLAIMS_LOST, runs=len(lost))
-
-    def _knows(self, run: Held) -> bool:
-        key = (run.run_id, run.fence)
-        return self._attempts.holds(*key) or key in self._recorder.unwritten()
 
     def _requeue(self, run: Held) -> Requeue:
         now = self._clock.now()

@@ -2,7 +2,7 @@
 
 A run that starts and ends between two writes costs one, not two. Log lines are stored before the end of their run, so
 whoever sees the end can read the whole log. While the database is away everything waits here and is delivered,
-under its fence, when it is back.
+under its fence, when it is back; outcomes are kept in the journal meanwhile, so that they survive the executor too.
 """
 
 import asyncio
@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from hourhand.executor.journal import Entry
+from hourhand.executor.keeper import Keeper
 from hourhand.model.errors import DatabaseUnavailable
-from hourhand.model.outcome import NOTHING_SAID, Failed, Lost, Outcome
+from hourhand.model.outcome import NOTHING_SAID, Lost, Outcome
 from hourhand.model.retry import retry_from_json
 from hourhand.model.run import Claim
 from hourhand.model.settle import Standing, settle
@@ -26,9 +28,14 @@ BATCH_MAX = 1000
 START_AFTER_SECONDS = 0.1
 """A run that has not ended by then is shown as running."""
 LOG_FLUSH_SECONDS = 0.2
+LOG_CHARS_WAITING_MAX = 16 * 1024 * 1024
+"""How much text may wait here for the database; beyond it attempts leave out the middle of what they say."""
+KEEP_AFTER_SECONDS = 2.0
+"""A write that takes longer may not come through: what waits for it goes into the journal."""
 _ATTEMPT_STATES: Final[Mapping[Reason | None, RunState]] = {
     Reason.TIMEOUT: RunState.TIMED_OUT,
     Reason.SHUTDOWN: RunState.LOST,
+    Reason.SNOOZED: RunState.SKIPPED,
 }
 
 
@@ -41,15 +48,29 @@ class _Ended(NamedTuple):
 
 class Recorder:
     def __init__(
-        self, live_runs: LiveRunStore, logs: LogStore, clock: DatabaseClock, chance: Callable[[], float]
+        self,
+        live_runs: LiveRunStore,
+        logs: LogStore,
+        clock: DatabaseClock,
+        chance: Callable[[], float],
+        keeper: Keeper | None = None,
     ) -> None:
         self._live_runs = live_runs
         self._logs = logs
         self._clock = clock
         self._chance = chance
+        self._keeper = keeper
         self._ended: list[_Ended] = []
+        self._delivered = 0
+        """How many outcomes were taken by the database: the number of the first one that waits."""
+        self._is_away = False
+        self.late_outcomes = 0
+        """How many came after the right to say them had passed to others."""
         self._started: dict[UUID, tuple[int, datetime]] = {}
         self._chunks: list[LogChunk] = []
+        self._log_chars = 0
+        self._log_waiters: list[asyncio.Future[None]] = []
+        self._writing_logs = False
         self._idle = asyncio.Event()
         self._idle.set()
         self.wake: Callable[[], None] = lambda: None
@@ -67,10 +88,18 @@ class Recorder:
         self._started.pop(claim.run_id, None)
         self._ended.append(_Ended(claim, started_at, ended_at, outcome))
         self._idle.clear()
-        self.wake()
+        if self._is_away:
+            self._keep()
+        else:
+            self.wake()
+
+    def forget(self, claim: Claim) -> None:
+        """The attempt has recorded its end itself."""
+        self._started.pop(claim.run_id, None)
 
     def log(self, chunk: LogChunk) -> None:
         """Takes lines; neighbours of one attempt are joined into one row."""
+        self._log_chars += sum(map(len, chunk.lines))
         last = self._chunks[-1] if self._chunks else None
         if (
             last is not None
@@ -87,6 +116,18 @@ class Recorder:
         if self._log_timer is None:
             self._log_timer = asyncio.get_running_loop().call_later(LOG_FLUSH_SECONDS, self._log_due)
 
+    def is_crowded(self) -> bool:
+        """Whether more text waits here than should."""
+        return self._log_chars > LOG_CHARS_WAITING_MAX
+
+    async def logs_written(self) -> None:
+        """Returns when every line taken so far is stored."""
+        if self._chunks or self._writing_logs:
+            written = asyncio.get_running_loop().create_future()
+            self._log_waiters.append(written)
+            self.wake()
+            await written
+
     def unwritten(self) -> set[tuple[UUID, int]]:
         """Attempts that have ended and are not recorded yet."""
         return {(ended.claim.run_id, ended.claim.fence) for ended in self._ended}
@@ -94,13 +135,41 @@ class Recorder:
     async def all_written(self) -> None:
         await self._idle.wait()
 
+    async def keep_rest(self) -> None:
+        """Returns when what is still unwritten is in the journal, or cannot be. The executor ends."""
+        if self._keeper is not None and self._ended:
+            self._keeper.keep(self._waiting_from)
+            await self._keeper.kept()
+
+    async def deliver(self, entries: Sequence[Entry]) -> None:
+        """Writes outcomes that others could not deliver."""
+        for begin in range(0, len(entries), BATCH_MAX):
+            await self._write_ends_apart(entries[begin : begin + BATCH_MAX])
+
     async def run_once(self) -> float | None:
         """Writes logs, then ends, then starts of what is still running."""
+        slow = asyncio.get_running_loop().call_later(KEEP_AFTER_SECONDS, self._keep)
+        try:
+            again = await self._write()
+        except DatabaseUnavailable:
+            self._keep()
+            raise
+        finally:
+            slow.cancel()
+        self._is_away = False
+        if self._keeper is not None:
+            self._keeper.delivered(self._delivered)
+        return again
+
+    async def _write(self) -> float | None:
         batch = self._ended[:BATCH_MAX]
         await self._write_logs()
         if batch:
-            await self._write_ends_apart(batch)
+            entries = [self._settled(ended) for ended in batch]
+            await self._write_ends_apart(entries)
             del self._ended[: len(batch)]
+            self._delivered += len(batch)
+            _tell_failures(batch, entries)
         await self._write_starts()
         if self._ended:
             return 0
@@ -108,7 +177,31 @@ class Recorder:
             self._idle.set()
         return None
 
+    def _keep(self) -> None:
+        """The database does not take outcomes now."""
+        self._is_away = True
+        if self._keeper is not None and self._ended:
+            self._keeper.keep(self._waiting_from)
+
+    def _waiting_from(self, number: int, limit: int) -> list[Entry]:
+        begin = max(number - self._delivered, 0)
+        return [self._settled(ended) for ended in self._ended[begin : begin + limit]]
+
     async def _write_logs(self) -> None:
+        waiters, self._log_waiters = self._log_waiters, []
+        self._writing_logs = True
+        try:
+            await self._write_chunks()
+        except BaseException:
+            self._log_waiters = waiters + self._log_waiters
+            raise
+        finally:
+            self._writing_logs = False
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _write_chunks(self) -> None:
         left = len(self._chunks)
         while left > 0:
             chunks = self._chunks[: min(left, BATCH_MAX)]
@@ -119,73 +212,78 @@ class Recorder:
             except BaseException:
                 self._chunks = chunks + self._chunks
                 raise
+            self._log_chars -= sum(len(line) for chunk in chunks for line in chunk.lines)
 
-    async def _write_ends_apart(self, batch: Sequence[_Ended]) -> None:
+    async def _write_ends_apart(self, batch: Sequence[Entry]) -> None:
         try:
             await self._write_ends(batch)
         except DatabaseUnavailable:
             raise
         except Exception as fault:  # something in it cannot be stored; the others must not wait for it
             if len(batch) > 1:
-                for ended in batch:
-                    await self._write_ends_apart([ended])
+                for entry in batch:
+                    await self._write_ends_apart([entry])
                 return
-            error = f"the outcome could not be stored: {type(fault).__name__}"
-            await self._write_ends([batch[0]._replace(outcome=Failed(Reason.EXCEPTION, error, retryable=False))])
+            await self._write_ends([_as_unstorable(batch[0], fault)])
 
-    async def _write_ends(self, batch: Sequence[_Ended]) -> None:
-        finishes: list[Finish] = []
-        requeues: list[Requeue] = []
-        for ended in batch:
-            self._settle(ended, finishes, requeues)
+    async def _write_ends(self, batch: Sequence[Entry]) -> None:
+        finishes = [entry for entry in batch if isinstance(entry, Finish)]
+        requeues = [entry for entry in batch if isinstance(entry, Requeue)]
         written = await self._live_runs.finish_runs(finishes) if finishes else set()
         if requeues:
             returned = await self._live_runs.requeue_runs(requeues)
             # Not returned: late, or being cancelled. Those of the second sort end as cancelled now.
             rest = [_as_cancelled(requeue) for requeue in requeues if requeue.run_id not in returned]
             written |= returned | (await self._live_runs.finish_runs(rest) if rest else set())
-        late = [ended.claim.run_id for ended in batch if ended.claim.run_id not in written]
-        if late:
-            emit(Event.LATE_OUTCOMES, count=len(late), run_ids=[str(run_id) for run_id in late[:5]])
+        refused = [entry for entry in batch if entry.run_id not in written]
+        if refused:
+            await self._note_late(refused)
 
-    def _settle(self, ended: _Ended, finishes: list[Finish], requeues: list[Requeue]) -> None:
+    async def _note_late(self, refused: Sequence[Entry]) -> None:
+        said = [(entry.run_id, entry.fence, entry.state, entry.ended_at) for entry in refused]
+        late = await self._live_runs.note_late(said)
+        if late:
+            self.late_outcomes += len(late)
+            emit(Event.LATE_OUTCOMES, count=len(late), run_ids=[str(run_id) for run_id in sorted(late)[:5]])
+
+    def _settled(self, ended: _Ended) -> Entry:
         claim, outcome = ended.claim, ended.outcome
         if outcome is NOTHING_SAID:  # the shortest road for what happens most
-            finishes.append(Finish(claim.run_id, claim.fence, RunState.SUCCEEDED, ended.started_at, ended.ended_at))
-            return
-        standing = Standing(claim.failures, claim.losses, retry_from_json(claim.max_retries, claim.retry))
+            return Finish(claim.run_id, claim.fence, RunState.SUCCEEDED, ended.started_at, ended.ended_at)
+        standing = Standing(
+            claim.failures,
+            claim.losses,
+            retry_from_json(claim.max_retries, claim.retry),
+            claim.attempt,
+            claim.deadline,
+            claim.at_most_once,
+            ended.started_at is not None,
+        )
         step = settle(standing, outcome, ended.ended_at, self._chance())
         reason = step.reason and step.reason.value
         if step.ready_at is None:
-            finishes.append(
-                Finish(
-                    claim.run_id,
-                    claim.fence,
-                    step.state,
-                    ended.started_at,
-                    ended.ended_at,
-                    reason,
-                    step.error,
-                    step.result,
-                )
-            )
-            return
-        state = _ATTEMPT_STATES.get(step.reason, RunState.FAILED)
-        requeues.append(
-            Requeue(
+            return Finish(
                 claim.run_id,
                 claim.fence,
-                state,
+                step.state,
                 ended.started_at,
                 ended.ended_at,
-                step.ready_at,
                 reason,
                 step.error,
-                failed=step.event is RunEvent.RETRY,
-                lost=isinstance(outcome, Lost),
+                step.result,
             )
+        return Requeue(
+            claim.run_id,
+            claim.fence,
+            _ATTEMPT_STATES.get(step.reason, RunState.FAILED),
+            ended.started_at,
+            ended.ended_at,
+            step.ready_at,
+            reason,
+            step.error,
+            failed=step.event is RunEvent.RETRY,
+            lost=isinstance(outcome, Lost),
         )
-        emit(Event.ATTEMPT_FAILED, run_id=str(claim.run_id), attempt=claim.attempt, reason=reason)
 
     async def _write_starts(self) -> None:
         now = self._clock.now()
@@ -206,12 +304,13 @@ class Recorder:
             self._start_timer = asyncio.get_running_loop().call_later(START_AFTER_SECONDS, self._starts_due)
             now = self._clock.now()
             oldest = next(iter(self._started.values()))[1]
-            if (now - oldest).total_seconds() >= START_AFTER_SECONDS:
+            if (now - oldest).total_seconds() >= START_AFTER_SECONDS and not self._is_away:
                 self.wake()
 
     def _log_due(self) -> None:
         self._log_timer = None
-        self.wake()
+        if not self._is_away:  # else the loop tries again by itself, and less and less often
+            self.wake()
 
 
 def _as_cancelled(requeue: Requeue) -> Finish:
@@ -223,4 +322,24 @@ def _as_cancelled(requeue: Requeue) -> Finish:
         requeue.ended_at,
         Reason.CANCELLED.value,
         requeue.error,
+    )
+
+
+def _tell_failures(batch: Sequence[_Ended], entries: Sequence[Entry]) -> None:
+    for ended, entry in zip(batch, entries, strict=True):
+        if isinstance(entry, Requeue) and entry.reason != Reason.SNOOZED.value:
+            run_id, attempt = str(entry.run_id), ended.claim.attempt
+            emit(Event.ATTEMPT_FAILED, run_id=run_id, attempt=attempt, reason=entry.reason)
+
+
+def _as_unstorable(entry: Entry, fault: Exception) -> Finish:
+    error = f"the outcome could not be stored: {type(fault).__name__}"
+    return Finish(
+        entry.run_id,
+        entry.fence,
+        RunState.FAILED,
+        entry.started_at,
+        entry.ended_at,
+        Reason.EXCEPTION.value,
+        error,
     )

@@ -1,6 +1,7 @@
 """What can be set about an executor."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,27 @@ class ExecutorSettings:
     """How early a run may be claimed; a change that comes later than that is too late for it."""
     claim_max: int = 1000
     """Runs claimed per statement; larger batches are cheaper but hold more runs when the executor dies."""
+    priority_wait_seconds: float = 30.0
+    """A run that has waited so long because of its priority gets its turn: a quarter of the places is kept for such."""
     poll_seconds: float = 0.5
     """How long new work can go unseen when its wake-up is lost."""
     heartbeat_seconds: float = 4.0
     """How often the lease is renewed."""
     lease_seconds: float = 15.0
     """How long after its last heartbeat an executor is held for dead, and its runs are given to others."""
+    self_fence_seconds: float = 10.0
+    """How long after its last confirmed heartbeat an executor itself ends runs that must not go on without a lease:
+    those that are gated, `at_most_once` or `on_disconnect: kill`. All others go on."""
+    self_fence_kill_seconds: float = 2.0
+    """How long ending them may take. Both together must be shorter than the lease."""
     stop_seconds: float = 30.0
     """How long running attempts may go on when the executor stops; then they are interrupted and given back."""
     log_lines_max: int = 20_000
     """Lines kept per attempt; beyond that the middle is left out and marked."""
+    journal_folder: Path | None = None
+    """Where outcomes are kept while the database is away; the next executor with the same folder delivers what is left
+    there. None: `journal` in the home."""
+    journal_bytes_max: int = 64 * 1024 * 1024
+    """How large the journal may become; outcomes beyond it are lost if the executor dies while the database is away."""
+    transaction_connections: int = 4
+    """Connections for `ctx.transaction()`; more handlers than that wait for one."""

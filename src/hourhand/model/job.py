@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.catchup import CatchUpPolicy
+from hourhand.model.policy import ORDINARY, Policy
 from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState
@@ -39,6 +40,7 @@ class JobDefinition(msgspec.Struct, frozen=True):
     retry: RetryPolicy = DEFAULT_RETRY
     catchup: CatchUpPolicy = CATCHUP_DEFAULT
     timeout_seconds: float | None = None
+    policy: Policy = ORDINARY
     labels: Mapping[str, str] = {}
     description: str = ""
     owner: str = ""

@@ -23,16 +23,29 @@ class Failed:
     reason: Reason
     error: str
     retryable: bool = True
-    """False when trying again cannot help: the program does not exist, the arguments do not fit."""
+    """False when trying again cannot help: the program does not exist, the arguments do not fit. A job whose
+    `retry.on` names the failure knows better."""
     retry_after_seconds: float | None = None
     """A delay the job or the called server asked for; replaces the policy's."""
     result: Any = None
     """What is worth keeping of a failed attempt, such as the answer of an HTTP call."""
+    tags: tuple[str, ...] = ()
+    """What can be said of the failure beside its reason ("exit:3", "http:5xx"), for `retry.on` and `retry.never_on`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The job asks to be run later. That is no failure."""
+
+    seconds: float
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
     seconds: float
+    deadline: bool = False
+    """Not the attempt but the whole run has taken too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,7 @@ class Lost:
     """The executor that held the run stopped renewing its lease."""
 
 
-Outcome = Succeeded | Failed | TimedOut | Cancelled | Interrupted | Lost
+Outcome = Succeeded | Failed | Snoozed | TimedOut | Cancelled | Interrupted | Lost
 
 
 def clipped(text: str) -> str:

@@ -33,6 +33,8 @@ class Run:
     result: Any = None
     requested_by: str | None = None
     note: str | None = None
+    retry_of: UUID | None = None
+    """The finished run that this one was asked for to repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class Attempt:
     executor: str | None
     started_at: datetime | None
     ended_at: datetime
+    late_state: str | None = None
+    """What it came to after its run had been given to another; None when it never said."""
+    late_at: datetime | None = None
 
 
 # A struct, because one is made per claim: see JobDefinition.
@@ -68,6 +73,10 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     max_retries: int
     retry: Mapping[str, Any] | None
     timeout_seconds: float | None
+    careful: bool = False
+    """Its executor ends it when it cannot renew its lease: it holds a place in a gate, or must not run twice."""
+    at_most_once: bool = False
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

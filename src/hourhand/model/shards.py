@@ -21,3 +21,14 @@ def share_out(node_ids: Sequence[int]) -> dict[int, int]:
 
 def _weight(shard: int, node_id: int) -> bytes:
     return blake2b(f"{shard}:{node_id}".encode(), digest_size=8).digest()
+
+
+def ranges_of(shards: Sequence[int]) -> list[str]:
+    """Numbers in ascending order as ranges: 0, 1, 2, 7 become "0-2" and "7"."""
+    ranges: list[tuple[int, int]] = []
+    for shard in shards:
+        if ranges and ranges[-1][1] == shard - 1:
+            ranges[-1] = (ranges[-1][0], shard)
+        else:
+            ranges.append((shard, shard))
+    return [str(first) if first == last else f"{first}-{last}" for first, last in ranges]

@@ -55,6 +55,7 @@ class RunEvent(StrEnum):
     SUCCEED = auto()
     RETRY = auto()
     RELEASE = auto()
+    SNOOZE = auto()
     FAIL = auto()
     TIME_OUT = auto()
     LOSE = auto()
@@ -90,6 +91,11 @@ class Reason(StrEnum):
     HTTP_STATUS = "http_status"
     CONNECTION = "connection"
     TIMEOUT = "timeout"
+    """An attempt took longer than it may."""
+    DEADLINE = "deadline"
+    """All attempts together, and the waiting between them, took longer than the run may."""
+    QUEUE_TIMEOUT = "queue_timeout"
+    """It waited too long for its first start."""
     NOT_STARTED = "not_started"
     """The program could not be started: not found, not executable."""
     BAD_ARGUMENTS = "bad_arguments"
@@ -103,8 +109,14 @@ class Reason(StrEnum):
     """The executor was stopping and gave the run back; no retry is used up."""
     POISON = "poison"
     """The run was lost with its executor too often and is not tried again."""
+    SNOOZED = "snoozed"
+    """The job asked to be run later; no retry is used up."""
     CANCELLED = "cancelled"
     JOB_CANCELLED = "job_cancelled"
+    OVERLAP = "overlap"
+    """An earlier run of the job was not finished."""
+    SUPERSEDED = "superseded"
+    """It waited for a retry when the next run of the job fell due and took its place."""
     CATCHUP_WINDOW = "catchup_window"
     CATCHUP_LAST = "catchup_last"
 
@@ -127,6 +139,7 @@ STEPS: Final[Mapping[tuple[RunState, RunEvent], RunState]] = {
             (RunEvent.LOSE, RunState.LOST),
             (RunEvent.RETRY, RunState.QUEUED),  # with a later ready_at
             (RunEvent.RELEASE, RunState.QUEUED),  # executor lost or stopping: ready at once, no failure counted
+            (RunEvent.SNOOZE, RunState.QUEUED),  # the job's own wish: ready later, no failure counted
             (RunEvent.REQUEST_CANCEL, RunState.CANCELLING),
             (RunEvent.CANCEL, RunState.CANCELLED),
         )
@@ -139,6 +152,9 @@ STEPS: Final[Mapping[tuple[RunState, RunEvent], RunState]] = {
     (_W, RunEvent.SKIP): RunState.SKIPPED,
     (_Q, RunEvent.MISS): RunState.MISSED,
     (_W, RunEvent.MISS): RunState.MISSED,
+    # A deadline that passes while nothing runs.
+    (_Q, RunEvent.TIME_OUT): RunState.TIMED_OUT,
+    (_W, RunEvent.TIME_OUT): RunState.TIMED_OUT,
 }
 
 

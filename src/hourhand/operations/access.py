@@ -31,7 +31,8 @@ class Access:
         namespace_id = await self._names.find_namespace(wanted)
         if namespace_id is None:
             raise NotFound("namespace", wanted)
-        return Caller(row.name, namespace_id, wanted, row.token_id, row.purpose == "session")
+        cluster_wide = row.namespace is None
+        return Caller(row.name, namespace_id, wanted, row.token_id, row.purpose == "session", cluster_wide)
 
     async def login(self, code: str) -> tuple[str, int]:
         """Turns a one-time code into a session token and its lifetime in seconds."""

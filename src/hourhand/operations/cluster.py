@@ -1,11 +1,15 @@
 """What a caller may ask of the cluster: who is there, who leads, how much is going on, is it well."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from hourhand.operations.jobs import Clock
 from hourhand.operations.requests import Caller, ClusterStatus, NodeStatus
-from hourhand.ports.stores import NodeStore, RunStore, TimetableStore
+from hourhand.ports.stores import NodeRow, NodeStore, RunStore, TimetableStore
+
+READY_SECONDS_MAX = 2.0
+"""Whoever asks whether we are ready does not wait long for the answer."""
 
 
 class ClusterOperations:
@@ -16,12 +20,15 @@ class ClusterOperations:
         timetable: TimetableStore,
         clock: Clock,
         database_facts: Callable[[], Awaitable[dict[str, str]]],
+        late_loops: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`late_loops`: which loops of this very node have not come through for too long."""
         self._nodes = nodes
         self._runs = runs
         self._timetable = timetable
         self._clock = clock
         self._database_facts = database_facts
+        self._late_loops = late_loops
 
     async def status(self, caller: Caller) -> ClusterStatus:
         now = self._clock.now()
@@ -39,7 +46,7 @@ class ClusterOperations:
                     row.name,
                     row.started_at,
                     round((row.lease_until - row.now).total_seconds(), 3),
-                    dict(row.facts),
+                    dict(row.facts) if caller.cluster_wide else {},  # paths and processes are no tenant's business
                 )
                 for row in rows
             ],
@@ -51,13 +58,23 @@ class ClusterOperations:
         )
 
     async def readiness(self) -> dict[str, str]:
-        """Check name → "ok", or what is wrong."""
-        checks = {"database": "ok", "scheduler": "ok", "executor": "ok"}
+        """Check name → "ok", or what is wrong. Answers soon, whatever the database does."""
+        late = self._late_loops()
+        checks = {"database": "ok", "loops": f"late: {', '.join(late)}" if late else "ok"}
         try:
-            rows = await self._nodes.present_nodes()
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                rows = await self._nodes.present_nodes()
         except Exception as fault:  # whatever keeps us from the database is the answer
-            return {"database": f"cannot be reached: {type(fault).__name__}"}
+            return {**checks, "database": f"cannot be reached: {type(fault).__name__}"}
         for role in ("scheduler", "executor"):
-            if not any(row.role == role and row.lease_until > row.now for row in rows):
-                checks[role] = f"no live {role}"
+            live = [row for row in rows if row.role == role and row.lease_until > row.now]
+            checks[role] = "ok" if live else f"no live {role}"
+            if role == "scheduler" and live:
+                checks[role] = _planning(live)
         return checks
+
+
+def _planning(schedulers: Sequence[NodeRow]) -> str:
+    """One that comes through is enough: the others' shards are shown as late, and go to it when they die."""
+    late = [set(row.facts.get("late_loops") or ()) for row in schedulers]
+    return "ok" if not all(late) else f"late: {', '.join(sorted(set().union(*late)))}"

@@ -5,7 +5,7 @@ Pure but for its arguments: the time, the id and the known kinds are handed in.
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -30,9 +30,10 @@ from hourhand.model.job import (
     JobDefinition,
 )
 from hourhand.model.local_time import DstOverlap, Gap, InstantFault, format_instant
-from hourhand.model.retry import DEFAULT_RETRY, RETRIES_MAX, RetryPolicy
+from hourhand.model.retry import DEFAULT_RETRY, ENTRIES_MAX, RETRIES_MAX, EntryFault, RetryPolicy, read_entry
 from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing
+from hourhand.operations.policy import define_policy, policy_fields
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 from hourhand.ports.job_kind import JobKind
 
@@ -58,19 +59,21 @@ def define_job(
     if not name.strip() or len(name) > NAME_CHARS_MAX or _UNSEEN.search(name):
         refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
     payload = request.payload if request.payload is not None else {}
-    needs = _check_payload(request.kind or KIND_DEFAULT, payload, name, kinds, refuse)
+    kind = KIND_DEFAULT if request.kind is None else request.kind
+    needs = _check_payload(kind, payload, name, kinds, refuse)
     timing = _timing(request, job_id, now, faults)
     definition = JobDefinition(
         name=name,
-        kind=request.kind or KIND_DEFAULT,
+        kind=kind,
         payload=payload,
         timing=timing,
         needs=needs,
         queue=_queue(request.queue, refuse),
         priority=PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse),
-        retry=_retry(request.max_retries, request.retry, refuse),
+        retry=_retry(_retries(request), request.retry, refuse),
         catchup=_catchup(request.catchup, refuse),
         timeout_seconds=_timeout(request.timeout, refuse),
+        policy=define_policy(request, payload, refuse),
         labels=_labels(request.labels, refuse),
         description=_text(request.description, "/description", refuse),
         owner=_text(request.owner, "/owner", refuse) or caller,
@@ -111,6 +114,7 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         "retry": retry_request(old.retry),
         "catchup": catchup_request(old.catchup),
         "timeout": format_duration(timedelta(seconds=old.timeout_seconds)) if old.timeout_seconds else None,
+        **policy_fields(old.policy),
         "labels": dict(old.labels),
         "description": old.description,
         "owner": old.owner,
@@ -118,6 +122,8 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
     if not changes_timing(patch):
         # Kept as it is, not read again: an `at` that has passed would be refused now, an interval anchored anew.
         current |= dict.fromkeys(("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"))
+    if patch.at_most_once is True:
+        current["max_retries"] = None  # whatever it was before: only what the patch itself says can contradict
     changes = {field: getattr(patch, field) for field in patch.__struct_fields__}
     return JobRequest(**current | {field: value for field, value in changes.items() if value is not UNSET})
 
@@ -129,13 +135,16 @@ def changes_timing(patch: JobPatch) -> bool:
 
 def retry_request(policy: RetryPolicy) -> RetryRequest:
     """A policy in the caller's words."""
+    choice: dict[str, Any] = {"on": list(policy.on) or None, "never_on": list(policy.never_on) or None}
     if policy.delays_seconds is not None:
-        return RetryRequest(delays=[format_duration(timedelta(seconds=delay)) for delay in policy.delays_seconds])
+        delays = [format_duration(timedelta(seconds=delay)) for delay in policy.delays_seconds]
+        return RetryRequest(delays=delays, **choice)
     return RetryRequest(
         base=format_duration(timedelta(seconds=policy.base_seconds)),
         factor=policy.factor,
         max=format_duration(timedelta(seconds=policy.max_seconds)),
         jitter=policy.jitter,
+        **choice,
     )
 
 
@@ -243,6 +252,11 @@ def _queue(given: str | None, refuse: Refuse) -> str:
     return given
 
 
+def _retries(request: JobRequest) -> int | None:
+    """A job that runs at most once is not retried unless it says otherwise, which is refused elsewhere."""
+    return 0 if request.at_most_once and request.max_retries is None else request.max_retries
+
+
 def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) -> RetryPolicy:
     if max_retries is None and given is None:
         return DEFAULT_RETRY
@@ -252,8 +266,10 @@ def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) 
         retries = 0
     if given is None:
         return RetryPolicy(retries)
+    on = _entries(given.on, "/retry/on", refuse)
+    never_on = _entries(given.never_on, "/retry/never_on", refuse)
     if given.delays is not None:
-        return _retry_delays(retries, given, refuse)
+        return replace(_retry_delays(retries, given, refuse), on=on, never_on=never_on)
     base = _seconds(given.base, "/retry/base", DEFAULT_RETRY.base_seconds, refuse)
     ceiling = _seconds(given.max, "/retry/max", max(DEFAULT_RETRY.max_seconds, base), refuse)
     factor = DEFAULT_RETRY.factor if given.factor is None else given.factor
@@ -264,7 +280,7 @@ def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) 
         refuse(Fault("/retry/jitter", "invalid-backoff", "jitter is 0 to 1, a share of the delay"))
     if ceiling < base:
         refuse(Fault("/retry/max", "invalid-backoff", "max is shorter than base"))
-    return RetryPolicy(retries, base, factor, ceiling, jitter)
+    return RetryPolicy(retries, base, factor, ceiling, jitter, None, on, never_on)
 
 
 def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPolicy:
@@ -275,6 +291,20 @@ def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPol
         refuse(Fault("/retry/delays", "invalid-backoff", "delays is a list of 1 to 100 durations"))
     seconds = [_seconds(text, f"/retry/delays/{place}", 1.0, refuse) for place, text in enumerate(delays)]
     return RetryPolicy(retries, delays_seconds=tuple(seconds))
+
+
+def _entries(given: Sequence[int | str] | None, pointer: str, refuse: Refuse) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if not 1 <= len(given) <= ENTRIES_MAX:
+        refuse(Fault(pointer, "invalid-retry-entry", f"a list of 1 to {ENTRIES_MAX} failures; leave it out for none"))
+    entries: dict[str, None] = {}
+    for place, entry in enumerate(given[:ENTRIES_MAX]):
+        try:
+            entries[read_entry(entry)] = None
+        except EntryFault as fault:
+            refuse(Fault(f"{pointer}/{place}", "invalid-retry-entry", str(fault)))
+    return tuple(entries)
 
 
 def _catchup(given: CatchUpRequest | None, refuse: Refuse) -> CatchUpPolicy:

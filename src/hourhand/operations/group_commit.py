@@ -37,6 +37,12 @@ class GroupCommit:
             while self._waiting:
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
                 await self._store(batch)
+        except asyncio.CancelledError:
+            left, self._waiting = [*batch, *self._waiting], []
+            for _, stored in left:  # nobody else would ever tell them
+                if not stored.done():
+                    stored.set_exception(DatabaseUnavailable("the write was cancelled; it may have happened or not"))
+            raise
         finally:
             self._writing = False
 

@@ -12,7 +12,9 @@ import msgspec
 from hourhand.model.catchup import plan
 from hourhand.model.errors import Conflict, Fault, InvalidFields, NotFound
 from hourhand.model.job import Job, JobDefinition
-from hourhand.model.states import JobState, RunState
+from hourhand.model.overlap import Fate, Sibling, judge
+from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
+from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.requests import Caller, Changed, JobFilter, JobPage, JobPatch, JobRequest, RunNowRequest
@@ -96,15 +98,28 @@ class JobOperations:
                 self._bus.publish(Topic.READY)
         return [new.job_id for new in news]
 
-    def faults_of(self, caller: Caller, fields: Mapping[str, Any]) -> Faults:
-        """What is wrong with those fields of a job that could be read, so that all faults can be told at once."""
+    def faults_of(self, caller: Caller, request: JobRequest) -> Faults:
+        """What `create` would refuse; nothing is stored. For requests with faults elsewhere, to tell all at once."""
         now = self._clock.now()
         try:
-            request = msgspec.convert({"name": "unnamed", **fields}, JobRequest)
             define_job(request, self._ids.new_id(now), now, caller.name, self._kinds)
         except InvalidFields as wrong:
             return wrong.faults
         return []
+
+    async def faults_of_change(self, caller: Caller, job_id: UUID, patch: JobPatch) -> Faults:
+        """The same of `update`."""
+        old = await self.get(caller, job_id)
+        try:
+            self._changed(old, patch, self._clock.now())
+        except InvalidFields as wrong:
+            return wrong.faults
+        return []
+
+    async def faults_of_run(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> Faults:
+        """The same of `run_now`."""
+        job = await self.get(caller, job_id)
+        return self._run_faults(job.definition, request)
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
         job = await self._jobs.get_job(caller.namespace_id, job_id)
@@ -175,17 +190,40 @@ class JobOperations:
         job = await self.get(caller, job_id)
         if job.state is JobState.CANCELLED:
             raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
-        if request.payload is not None:
-            self._check_run_payload(job.definition, request.payload)
+        faults = self._run_faults(job.definition, request)
+        if faults:
+            raise InvalidFields(faults)
         now = self._clock.now()
         run_id = self._ids.new_id(now)
+        behind = await self._stands_behind(caller, job, request, now)
         made = await self._runs.insert_manual_run(
-            run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now
+            run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now, request.overlap, behind
         )
         if made is False:
             raise Conflict("job-cancelled", "the job has just been cancelled")
         self._bus.publish(Topic.READY)
         return run_id
+
+    async def _stands_behind(self, caller: Caller, job: Job, request: RunNowRequest, now: datetime) -> bool:
+        """Whether a run asked for now must wait for earlier ones. Refused when the job would have it skipped: whoever
+        asks by hand wants to know. What changes meanwhile is judged again when the run is about to start."""
+        recurring = job.definition.timing.only_instant is None
+        policy = job.definition.policy
+        overlap = Overlap(request.overlap) if request.overlap else policy.overlap_of(recurring)
+        if overlap is Overlap.ALLOW:
+            return False
+        live = await self._runs.list_runs(caller.namespace_id, job, LIVE_STATES, None, 500)
+        earlier = [
+            Sibling(run.run_id, run.state, held_back=run.state is RunState.WAITING)
+            for run in live
+            if run.scheduled_for <= now
+        ]
+        judged = judge(overlap, policy.overlap_max, OnNextDue.WAIT, earlier)
+        if judged.fate is Fate.SKIP:
+            in_the_way = earlier[-1].run_id
+            message = f"run {in_the_way} is not finished, and the job's overlap policy is {overlap.value}"
+            raise Conflict("overlap", f"{message}; say overlap 'allow' to run beside it", run_id=str(in_the_way))
+        return judged.fate is Fate.WAIT
 
     async def next_times(self, caller: Caller, job_id: UUID, count: int) -> Sequence[datetime]:
         job = await self.get(caller, job_id)
@@ -225,15 +263,26 @@ class JobOperations:
         timing = definition.timing
         return definition, timing.first_due(now) if changes_timing(patch) else timing.next_after(now)
 
-    def _check_run_payload(self, definition: JobDefinition, payload: Mapping[str, Any]) -> None:
+    def _run_faults(self, definition: JobDefinition, request: RunNowRequest) -> Faults:
+        faults = [] if request.payload is None else self._run_payload_faults(definition, request.payload)
+        if request.overlap is not None and request.overlap not in list(Overlap):
+            message = f"there is no overlap {request.overlap[:40]!r}"
+            faults.append(Fault("/overlap", "unknown-value", message, None, [word.value for word in Overlap]))
+        return faults
+
+    def _run_payload_faults(self, definition: JobDefinition, payload: Mapping[str, Any]) -> Faults:
         kind = self._kinds.get(definition.kind)
         faults = [] if kind is None else [fault.under("/payload") for fault in kind.check(payload)]
         if kind is not None and not faults and kind.needs(payload, definition.name) != definition.needs:
             faults.append(Fault("/payload/handler", "handler-differs", "a run cannot change the handler of its job"))
         if has_null(msgspec.json.encode(payload)):
             faults.append(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
-        if faults:
-            raise InvalidFields(faults)
+        if definition.policy.concurrency_key is not None:
+            try:
+                concurrency_key(definition.policy.concurrency_key, payload)
+            except KeyFault as fault:
+                faults.append(Fault("/payload", "invalid-key", str(fault)))
+        return faults
 
     async def _set_state(
         self,

@@ -17,13 +17,15 @@ from hourhand.model.states import JobState, RunState
 
 
 class RetryRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How failed runs are tried again: either `delays`, or a curve."""
+    """How failed runs are tried again: either `delays`, or a curve; and which failures."""
 
     delays: list[str] | None = None
     base: str | None = None
     factor: float | None = None
     max: str | None = None
     jitter: float | None = None
+    on: list[int | str] | None = None
+    never_on: list[int | str] | None = None
 
 
 class CatchUpRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,6 +52,17 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     retry: RetryRequest | None = None
     catchup: CatchUpRequest | None = None
     timeout: str | None = None
+    queue_timeout: str | None = None
+    deadline: str | None = None
+    overlap: str | None = None
+    overlap_max: int | None = None
+    on_next_due: str | None = None
+    max_concurrency: int | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    rate_limit: str | None = None
+    at_most_once: bool | None = None
+    on_disconnect: str | None = None
     labels: dict[str, str] | None = None
     description: str | None = None
     owner: str | None = None
@@ -74,6 +87,17 @@ class JobPatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     retry: RetryRequest | UnsetType | None = UNSET
     catchup: CatchUpRequest | UnsetType | None = UNSET
     timeout: str | UnsetType | None = UNSET
+    queue_timeout: str | UnsetType | None = UNSET
+    deadline: str | UnsetType | None = UNSET
+    overlap: str | UnsetType | None = UNSET
+    overlap_max: int | UnsetType | None = UNSET
+    on_next_due: str | UnsetType | None = UNSET
+    max_concurrency: int | UnsetType | None = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
+    concurrency_limit: int | UnsetType | None = UNSET
+    rate_limit: str | UnsetType | None = UNSET
+    at_most_once: bool | UnsetType | None = UNSET
+    on_disconnect: str | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType = UNSET
     description: str | UnsetType = UNSET
     owner: str | UnsetType = UNSET
@@ -83,6 +107,35 @@ class RunNowRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     payload: dict[str, Any] | None = None
     """Replaces the job's payload for this run."""
     note: str | None = None
+    overlap: str | None = None
+    """`allow` runs it beside an unfinished one; else the job's own policy counts."""
+
+
+class RetryRunRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    note: str | None = None
+    again: bool = False
+    """Also when a retry of it is under way or has succeeded."""
+
+
+class RunSelection(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Runs to do something with: exactly these, or those that all other fields fit."""
+
+    run_ids: list[str] | None = None
+    status: list[str] | None = None
+    job_id: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int | None = None
+
+
+class RetryRunsRequest(RunSelection, kw_only=True, forbid_unknown_fields=True):
+    reason: list[str] | None = None
+    note: str | None = None
+    again: bool = False
+
+
+class CancelRunsRequest(RunSelection, kw_only=True, forbid_unknown_fields=True):
+    pass
 
 
 class PauseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -98,6 +151,8 @@ class Caller(msgspec.Struct, frozen=True):
     token_id: UUID | None = None
     session: bool = False
     """True when the caller came with a browser's cookie."""
+    cluster_wide: bool = False
+    """True when the token is not bound to one namespace."""
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +169,10 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: list[RunState] | None = None
     job_id: UUID | None = None
+    reasons: list[str] | None = None
+    since: datetime | None = None
+    """By the time a run stands for, or was asked for."""
+    until: datetime | None = None
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -131,6 +190,20 @@ class JobPage(msgspec.Struct, frozen=True):
 class RunPage(msgspec.Struct, frozen=True):
     runs: list[Run]
     next_before: UUID | None
+
+
+class RunsRetried(msgspec.Struct, frozen=True):
+    run_ids: list[UUID]
+    """The new runs."""
+    more: bool
+    """True when the limit was reached, so that there may be more to retry."""
+
+
+class RunsCancelled(msgspec.Struct, frozen=True):
+    ended: list[UUID]
+    asked: list[UUID]
+    """Those that executors hold; they end when nothing of them is left."""
+    more: bool
 
 
 class LogPage(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a caller may ask of runs: read, list, follow their logs, cancel."""
+"""What a caller may ask of runs: read, list, follow their logs, cancel, run again."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,23 +6,46 @@ from typing import Protocol
 from uuid import UUID
 
 from hourhand.model.errors import Conflict, NotFound
+from hourhand.model.job import Job
 from hourhand.model.run import Attempt, Run
-from hourhand.model.states import Reason, RunState
-from hourhand.operations.requests import Caller, LogPage, RunFilter, RunPage
+from hourhand.model.states import FINAL_STATES, JobState, Reason, RunState
+from hourhand.operations.requests import (
+    Caller,
+    CancelRunsRequest,
+    LogPage,
+    RetryRunRequest,
+    RetryRunsRequest,
+    RunFilter,
+    RunPage,
+    RunsCancelled,
+    RunsRetried,
+)
+from hourhand.operations.selection import Selection, check_retry, runs_to_cancel, runs_to_retry
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import JobStore, LogStore, RunStore
+
+BATCH_MAX = 1000
+"""Runs that one statement makes or cancels; larger batches hold their locks longer."""
+
+# The class below has a method `list`, which inside it hides the type of that name.
+Uuids = list[UUID]
 
 
 class Clock(Protocol):
     def now(self) -> datetime: ...
 
 
+class Ids(Protocol):
+    def new_id(self, now: datetime) -> UUID: ...
+
+
 class RunOperations:
-    def __init__(self, runs: RunStore, jobs: JobStore, logs: LogStore, clock: Clock, bus: EventBus) -> None:
+    def __init__(self, runs: RunStore, jobs: JobStore, logs: LogStore, clock: Clock, ids: Ids, bus: EventBus) -> None:
         self._runs = runs
         self._jobs = jobs
         self._logs = logs
         self._clock = clock
+        self._ids = ids
         self._bus = bus
 
     async def get(self, caller: Caller, run_id: UUID) -> Run:
@@ -35,14 +58,22 @@ class RunOperations:
         """The tries that did not finish the run. The caller has read the run, and so may read these."""
         return await self._runs.list_attempts(run_id)
 
+    async def retries(self, caller: Caller, run_id: UUID) -> Sequence[UUID]:
+        """The runs that repeat it, oldest first. The caller has read the run."""
+        return await self._runs.list_retries(run_id)
+
     async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage:
-        job = None
-        if filter.job_id is not None:
-            job = await self._jobs.get_job(caller.namespace_id, filter.job_id)
-            if job is None:
-                raise NotFound("job", filter.job_id)
-        states = filter.states or [*RunState]
-        runs = await self._runs.list_runs(caller.namespace_id, job, states, before, limit + 1)
+        job = None if filter.job_id is None else await self._job(caller, filter.job_id)
+        runs = await self._runs.list_runs(
+            caller.namespace_id,
+            job,
+            filter.states or [*RunState],
+            before,
+            limit + 1,
+            reasons=filter.reasons,
+            since=filter.since,
+            until=filter.until,
+        )
         return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else None)
 
     async def latest(self, caller: Caller, job_id: UUID) -> Run | None:
@@ -69,9 +100,115 @@ class RunOperations:
             raise Conflict("run-already-final", f"the run has just ended as {run.state.word}")
         return run
 
+    async def cancel_many(self, caller: Caller, request: CancelRunsRequest) -> RunsCancelled:
+        """The same for all live runs that are meant."""
+        wanted = runs_to_cancel(request)
+        now = self._clock.now()
+        found: dict[UUID, bool] = {}
+        run_ids = await self._live_runs_meant(caller, wanted)
+        for start in range(0, len(run_ids), BATCH_MAX):
+            batch = run_ids[start : start + BATCH_MAX]
+            for _ in range(3):  # see cancel
+                done = await self._runs.cancel_runs(caller.namespace_id, batch, Reason.CANCELLED.value, now)
+                found |= done
+                batch = [run_id for run_id in batch if run_id not in done]
+                if not batch:
+                    break
+        asked = [run_id for run_id, ended in found.items() if not ended]
+        if asked:
+            self._bus.publish(Topic.CANCEL)
+        ended = [run_id for run_id, ended in found.items() if ended]
+        return RunsCancelled(ended, asked, wanted.run_ids is None and len(run_ids) >= wanted.limit)
+
+    async def retry(self, caller: Caller, run_id: UUID, request: RetryRunRequest) -> UUID:
+        """A new run for the same time, of the job as it is now. Only of finished runs."""
+        check_retry(request)
+        run = await self.get(caller, run_id)
+        if not run.state.is_final:
+            raise Conflict("run-not-final", f"the run is {run.state.word}: only finished runs can be run again")
+        made = await self._repeat(caller, [run_id], [run_id], request.note, request.again)
+        if not made:
+            raise await self._why_not_retried(caller, run)
+        self._bus.publish(Topic.READY)
+        return made[0]
+
+    async def retry_many(self, caller: Caller, request: RetryRunsRequest) -> RunsRetried:
+        """The same for all finished runs that are meant, newest first. Those that a retry already repeats, or has
+        repeated with success, are passed over: asking twice does no harm."""
+        wanted = runs_to_retry(request)
+        if wanted.job_id is not None:
+            await self._job(caller, wanted.job_id)
+        made: Uuids = []
+        seen: Uuids = []
+        while len(made) < wanted.limit:
+            size = min(BATCH_MAX, wanted.limit - len(made))
+            batch = await self._finished_runs_meant(caller, wanted, seen, request.again, size)
+            if not batch:
+                break
+            seen += batch
+            made += await self._repeat(caller, batch, seen, request.note, request.again)
+        if made:
+            self._bus.publish(Topic.READY)
+        return RunsRetried(made, wanted.run_ids is None and len(made) >= wanted.limit)
+
     async def logs(self, caller: Caller, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> LogPage:
         # The state is read first: lines are stored before the end is, so after a final state nothing more can come.
         run = await self.get(caller, run_id)
         lines = await self._logs.read_logs(run_id, after_attempt, after_line, limit)
         last = (lines[-1].attempt, lines[-1].number) if lines else (after_attempt, after_line)
         return LogPage(lines, run.state.is_final and len(lines) < limit, *last)
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    async def _job(self, caller: Caller, job_id: UUID) -> Job:
+        job = await self._jobs.get_job(caller.namespace_id, job_id)
+        if job is None:
+            raise NotFound("job", job_id)
+        return job
+
+    async def _repeat(self, caller: Caller, run_ids: Uuids, seen: Uuids, note: str | None, again: bool) -> Uuids:
+        now = self._clock.now()
+        new_ids = {run_id: self._ids.new_id(now) for run_id in run_ids}
+        return await self._runs.retry_runs(caller.namespace_id, new_ids, seen, caller.name, note, again, now)
+
+    async def _why_not_retried(self, caller: Caller, run: Run) -> Conflict:
+        job = await self._jobs.get_job(caller.namespace_id, run.job_id)
+        if job is None or job.state is JobState.CANCELLED:
+            return Conflict("job-cancelled", "its job is cancelled: create a new one")
+        newest = (await self._runs.list_retries(run.run_id))[-1:]
+        if not newest:
+            return Conflict("busy", "the run could not be run again as its job is now; try once more")
+        message = f"run {newest[0]} repeats it already; say again: true to run it once more"
+        return Conflict("run-already-retried", message, run_id=str(newest[0]))
+
+    async def _finished_runs_meant(
+        self, caller: Caller, wanted: Selection, seen: Uuids, again: bool, limit: int
+    ) -> Uuids:
+        """The next of them, older than those seen."""
+        if wanted.run_ids is not None:
+            left = sorted(set(wanted.run_ids) - set(seen), reverse=True)
+            return left[:limit]
+        return await self._runs.pick_retries(
+            caller.namespace_id,
+            wanted.job_id,
+            wanted.states or FINAL_STATES,
+            wanted.reasons,
+            wanted.since,
+            wanted.until,
+            seen[-1] if seen else None,
+            again,
+            limit,
+        )
+
+    async def _live_runs_meant(self, caller: Caller, wanted: Selection) -> Uuids:
+        if wanted.run_ids is not None:
+            return wanted.run_ids
+        found: Uuids = []
+        before = None
+        while len(found) < wanted.limit:
+            page = await self.list(caller, wanted, before, min(BATCH_MAX, wanted.limit - len(found)))
+            found += [run.run_id for run in page.runs]
+            before = page.next_before
+            if before is None:
+                break
+        return found

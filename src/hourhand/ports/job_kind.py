@@ -1,6 +1,7 @@
 """What can be run: the need that every job kind fills, and what an attempt hands to it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
@@ -44,6 +45,9 @@ class Task(msgspec.Struct):
     """For kinds that pass it on. The attempt enforces it: `run` is cancelled when it is over."""
     stopping: Callable[[], bool] = lambda: False
     """Says True once the run was cancelled or its executor is leaving."""
+    transaction: Callable[[Callable[[], Any]], AbstractAsyncContextManager[Any]] | None = None
+    """Opens a transaction that completes the run at its end, with what the callable says as the result. None where there
+    is no way to the database."""
 
 
 class JobKind(Protocol):

@@ -14,9 +14,12 @@ import msgspec
 
 from hourhand.model.catchup import CatchUpPolicy, MissedRange
 from hourhand.model.job import Job, JobDefinition
+from hourhand.model.overlap import Sibling
+from hourhand.model.policy import Overlap, Policy
+from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
-from hourhand.model.states import JobState, RunState
+from hourhand.model.states import JobState, Reason, RunState
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -104,8 +107,9 @@ class TimetableStore(Protocol):
     async def due_cursors(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[Cursor]:
         """Recurring jobs of own shards that fall due up to `until`, earliest first."""
 
-    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move]) -> list[datetime]:
-        """Moves cursors that still stand where they are expected to. One ready time per run made."""
+    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
+        """Moves cursors that still stand where they are expected to. One ready time per run made. A run of a job that
+        does not overlap waits to be judged when an earlier one that is due by `now` is not finished."""
 
     async def next_cursor(self) -> datetime | None:
         """When the next job of any shard falls due."""
@@ -117,6 +121,57 @@ class Head(msgspec.Struct, frozen=True):
     lane_id: int
     priority: int
     ready_at: datetime
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """What an executor chooses its work by."""
+
+    namespace_id: int
+    queue: str
+    needs: str
+    careful: bool = False
+    """Its runs pass gates: they are claimed with a look at each, and never ahead of time."""
+    held: bool = False
+    """Its queue is paused."""
+    weight: int = 1
+    """Its namespace's share among others."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What to claim from one head. Heads of one share have a common limit."""
+
+    head: Head
+    share: int
+    limit: int
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    claims: list[Claim]
+    namespaces: Mapping[int, int] = {}
+    """How many of them each namespace has."""
+    put_aside: int = 0
+    """Runs that were looked at and must wait: behind a gate, or behind an earlier run of their job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A run that fell due while an earlier one of its job was not finished."""
+
+    run_id: UUID
+    job_id: UUID
+    scheduled_for: datetime
+    ready_at: datetime
+    overlap: Overlap
+    policy: Policy
+    asked_for: bool = False
+    """By somebody: then it may wait however many wait before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    job_id: UUID
+    scheduled_for: datetime
+    sibling: Sibling
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -160,15 +215,19 @@ class Held:
     losses: int
     state: RunState
     started_at: datetime | None
+    at_most_once: bool = False
 
 
 class LiveRunStore(Protocol):
     async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
         """The oldest queued run, due or not, of every lane and priority that has one."""
 
-    async def claim_runs(self, executor_id: int, heads: Sequence[Head], until: datetime, limit: int) -> list[Claim]:
-        """Claims at most `limit` runs that are ready by `until`, taking the heads in their order. Every claim carries a
-        new fence, larger than any before."""
+    async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
+        """Claims runs of plain lanes that are ready by `until`, taking the heads of each share in their order up to its
+        limit. Every claim carries a new fence, larger than any before."""
+
+    async def claim_carefully(self, executor_id: int, heads: Sequence[Head], now: datetime, limit: int) -> Claimed:
+        """Claims at most `limit` due runs, of those that every one of their gates lets through."""
 
     async def start_runs(self, starts: Sequence[tuple[UUID, int, datetime]]) -> None:
         """Marks (run, fence, started_at) as running."""
@@ -184,14 +243,79 @@ class LiveRunStore(Protocol):
 
     async def held_by(self, executor_ids: Sequence[int], limit: int) -> list[Held]: ...
 
+    async def note_late(self, said: Sequence[tuple[UUID, int, RunState, datetime]]) -> set[UUID]:
+        """Keeps what attempts (run, fence) came to, and when, although their fence had passed. Answers which of them are
+        really late: the others were recorded before, and only the answer was lost."""
+
+    async def count_losses(self, run_ids: Sequence[UUID], since: datetime) -> dict[UUID, int]:
+        """How often runs were lost with their executor since then; those that never were are left out."""
+
+
+class TurnStore(Protocol):
+    """Runs that wait: for their turn, for a place in a gate, or too long."""
+
+    async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
+        """Whether any run waits for its turn, any for a gate, and any has waited too long."""
+
+    async def waiting_turns(self, node_id: int, limit: int) -> list[Turn]:
+        """Runs of the node's shards that wait behind earlier ones of their job, those due first."""
+
+    async def unfinished_of(self, job_ids: Sequence[UUID]) -> list[Unfinished]: ...
+
+    async def let_turns_go(self, run_ids: Sequence[UUID]) -> int: ...
+
+    async def skip_runs(self, skips: Sequence[tuple[UUID, Reason]], now: datetime) -> int:
+        """Ends runs that nobody holds as skipped."""
+
+    async def ask_to_end(self, run_ids: Sequence[UUID]) -> int:
+        """Asks the executors of these runs to end them; how many were asked."""
+
+    async def expire_runs(self, now: datetime, limit: int) -> int:
+        """Ends runs that waited too long."""
+
+    async def let_go_on(self, limit: int) -> int:
+        """Wherever a gate has room, lets as many of its waiting runs go on; how many."""
+
+    async def free_stray_slots(self) -> int: ...
+
+
+class OpenCompletion(Protocol):
+    """A transaction in which a job writes, on its own connection."""
+
+    connection: Any
+
+    async def complete(self, finish: Finish) -> bool:
+        """Records the end of the run and commits, once. False: the run is no longer the attempt's, or it is being
+        cancelled; nothing is committed. Raises CommitUnknown when the connection breaks in between."""
+
+    async def close(self) -> None:
+        """Takes back what was not committed. Never raises."""
+
+
+class CompletionStore(Protocol):
+    async def begin(self) -> OpenCompletion: ...
+
+    async def is_recorded(self, finish: Finish) -> bool:
+        """Whether exactly this end is recorded, once a commit that is still under way has been decided."""
+
 
 class RunStore(Protocol):
     async def get_run(self, namespace_id: int, run_id: UUID) -> Run | None: ...
 
     async def list_runs(
-        self, namespace_id: int, job: Job | None, states: Sequence[RunState], before: UUID | None, limit: int
+        self,
+        namespace_id: int,
+        job: Job | None,
+        states: Sequence[RunState],
+        before: UUID | None,
+        limit: int,
+        *,
+        reasons: Sequence[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[Run]:
-        """Newest first, live and finished ones as one list."""
+        """Newest first, live and finished ones as one list. `since` and `until` go by the time a run stands for or was
+        asked for."""
 
     async def list_attempts(self, run_id: UUID) -> list[Attempt]: ...
 
@@ -204,8 +328,42 @@ class RunStore(Protocol):
         note: str | None,
         payload: Any,
         now: datetime,
+        overlap: str | None = None,
+        behind: bool = False,
     ) -> bool:
-        """False when the job was cancelled meanwhile: then there is no run."""
+        """False when the job was cancelled meanwhile: then there is no run. `behind`: it waits for its turn."""
+
+    async def list_retries(self, run_id: UUID) -> list[UUID]:
+        """The runs that were asked for to repeat this one, oldest first."""
+
+    async def pick_retries(
+        self,
+        namespace_id: int,
+        job_id: UUID | None,
+        states: Sequence[RunState],
+        reasons: Sequence[str] | None,
+        since: datetime | None,
+        until: datetime | None,
+        before: UUID | None,
+        again: bool,
+        limit: int,
+    ) -> list[UUID]:
+        """Finished runs to repeat, newest first; unless `again`, without those that a retry already repeats or has
+        repeated with success."""
+
+    async def retry_runs(
+        self,
+        namespace_id: int,
+        new_ids: Mapping[UUID, UUID],
+        seen: Sequence[UUID],
+        requested_by: str,
+        note: str | None,
+        again: bool,
+        now: datetime,
+    ) -> list[UUID]:
+        """Repeats finished runs, each under its new id; which of these were made. Left out are runs of cancelled jobs,
+        runs of which a later repetition is in `seen`, and unless `again` those that are repeated already: two who ask
+        at once make one repetition."""
 
     async def cancel_runs(
         self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime
@@ -251,13 +409,16 @@ class SweptNode:
     role: str
     ended: bool
     expired: bool
+    orders: Orders = Orders.WORK
 
 
 class NodeStore(Protocol):
-    async def register_node(self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any]) -> int: ...
+    async def register_node(
+        self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any], orders: Orders = Orders.WORK
+    ) -> int: ...
 
-    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> datetime | None:
-        """Renews the lease; the database's time, or None when the node was found dead meanwhile."""
+    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> Renewal | None:
+        """Renews the lease; the database's time and the node's orders, or None when it was found dead meanwhile."""
 
     async def end_node(self, node_id: int) -> None: ...
 
@@ -268,6 +429,9 @@ class NodeStore(Protocol):
 
     async def bury_nodes(self, node_ids: Sequence[int]) -> list[int]:
         """Ends those of the nodes whose lease has run out by now; which."""
+
+    async def database_times(self) -> tuple[datetime, datetime]:
+        """What the database's clock shows, and what it showed when the database was started."""
 
     async def mark_returned(self, node_ids: Sequence[int]) -> None:
         """Nothing is in the hands of these ended nodes any more."""
@@ -320,5 +484,5 @@ class TokenStore(Protocol):
 class NameStore(Protocol):
     async def find_namespace(self, name: str) -> int | None: ...
 
-    async def lanes(self) -> dict[int, tuple[str, str]]:
-        """Every lane: its number, queue and need."""
+    async def lanes(self) -> dict[int, Lane]:
+        """Every lane, as it is now."""

@@ -2,16 +2,20 @@
 
 The lead is a lease row with an epoch. A leader that was paused past its lease assigns nothing: the assigning statement
 asks for the lease itself. While the database was away nobody could renew anything, so after such a time the leader
-waits one lease before it holds anybody for dead.
+waits one lease before it holds anybody for dead. It does the same after the database's clock was set, as a fail-over
+may do: leases that were written by the old time say nothing about the new one.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from time import monotonic
 
 from hourhand.model.errors import DatabaseUnavailable
+from hourhand.model.node import Orders
 from hourhand.model.shards import share_out
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import NodeStore, SweptNode
+from hourhand.runtime.clock import DatabaseClock
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
@@ -27,6 +31,7 @@ class Leadership:
         bus: EventBus,
         settings: SchedulerSettings,
         grace_seconds: float,
+        clock: DatabaseClock,
     ) -> None:
         """`grace_seconds`: the longest lease anybody has; how long nobody is buried after the database was away."""
         self.epoch: int | None = None
@@ -36,6 +41,7 @@ class Leadership:
         self._bus = bus
         self._settings = settings
         self._grace_seconds = grace_seconds
+        self._clock = clock
         self._bury_from = 0.0
         self._renew_at = 0.0
         self._owners: dict[int, int] = {}
@@ -59,12 +65,22 @@ class Leadership:
             return
         nodes = await self._nodes.sweep_nodes()
         expired = [node.node_id for node in nodes if node.expired and not node.ended]
-        if expired and _monotonic() >= self._bury_from:
+        if expired and await self._may_bury():
             dead = await self._nodes.bury_nodes(expired)
             emit(Event.NODES_LOST, node_ids=dead)
             nodes = await self._nodes.sweep_nodes()
-        await self._assign(self.epoch, [node.node_id for node in nodes if _may_own(node)])
+        await self._assign(self.epoch, _owners(nodes))
         await self._reaper.run_once([node.node_id for node in nodes if node.ended])
+
+    async def _may_bury(self) -> bool:
+        """Asked only when somebody seems dead. A leader may be younger than the trouble: the database is asked too."""
+        sent = monotonic()
+        now, started_at = await self._nodes.database_times()
+        self._clock.observe(now, sent, monotonic())
+        was_just_started = 0 <= (now - started_at).total_seconds() < self._grace_seconds
+        if was_just_started or self._clock.seconds_since_jump() < self._grace_seconds:
+            return False
+        return _monotonic() >= self._bury_from
 
     async def _renew(self) -> None:
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
@@ -85,8 +101,11 @@ class Leadership:
             self._bus.publish(Topic.SHARDS)
 
 
-def _may_own(node: SweptNode) -> bool:
-    return node.role == "scheduler" and not node.ended and not node.expired
+def _owners(nodes: Sequence[SweptNode]) -> list[int]:
+    """Schedulers that are alive and not told to take nothing; if all of them are, somebody must plan all the same."""
+    alive = [node for node in nodes if node.role == "scheduler" and not node.ended and not node.expired]
+    working = [node for node in alive if node.orders is Orders.WORK]
+    return [node.node_id for node in working or alive]
 
 
 def _monotonic() -> float:

@@ -75,7 +75,7 @@ class Planner:
         moves: list[Move] = []
         if cursors:
             moves = self._moves(cursors, now)
-            recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves)
+            recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves, now)
         self._announce(once, recurring, now)
         return len(once) >= limit or len(cursors) >= limit or len(moves) < len(cursors)
 

@@ -5,11 +5,13 @@ that executor's late write is refused by its fence number.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
 
 from hourhand.model.outcome import Cancelled, Lost
 from hourhand.model.retry import DEFAULT_RETRY
-from hourhand.model.settle import Standing, settle
+from hourhand.model.settle import LOSSES_MAX, LOSSES_WINDOW, Standing, settle
 from hourhand.model.states import RunState
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import Finish, Held, LiveRunStore, NodeStore, Requeue
@@ -53,9 +55,12 @@ class Reaper:
         now = self._clock.now()
         finishes: list[Finish] = []
         requeues: list[Requeue] = []
+        losses = await self._recent_losses(held, now)
         for run in held:
             outcome = Cancelled() if run.state is RunState.CANCELLING else Lost()
-            step = settle(Standing(run.failures, run.losses, DEFAULT_RETRY), outcome, now, 0.0)
+            lost_before = losses.get(run.run_id, 0)
+            standing = Standing(run.failures, lost_before, DEFAULT_RETRY, at_most_once=run.at_most_once)
+            step = settle(standing, outcome, now, 0.0)
             reason = step.reason and step.reason.value
             if step.ready_at is None:
                 finishes.append(Finish(run.run_id, run.fence, step.state, run.started_at, now, reason, step.error))
@@ -76,6 +81,11 @@ class Reaper:
                 )
         done = len(await self._live_runs.finish_runs(finishes)) if finishes else 0
         return done + (len(await self._live_runs.requeue_runs(requeues)) if requeues else 0)
+
+    async def _recent_losses(self, held: Sequence[Held], now: datetime) -> Mapping[UUID, int]:
+        """Counted only for runs that were lost often enough in all their life to be near the end of it."""
+        suspects = [run.run_id for run in held if run.losses >= LOSSES_MAX - 1]
+        return await self._live_runs.count_losses(suspects, now - LOSSES_WINDOW) if suspects else {}
 
 
 def _monotonic() -> float:

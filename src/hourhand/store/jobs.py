@@ -10,19 +10,21 @@ from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
+from hourhand.model.policy import ORDINARY, Overlap, policy_from_json, policy_to_json
 from hourhand.model.retry import retry_from_json, retry_to_json
 from hourhand.model.schedule import At, Now, Timing, timing_from_json, timing_to_json
 from hourhand.model.states import EXECUTING_STATES, Cause, JobState, Reason, RunState
 from hourhand.ports.stores import NewJob
+from hourhand.store.gates import Gates, gate_ids, gates_of
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
-from hourhand.store.names import Names
+from hourhand.store.names import Names, lane_key
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
 _JOB_COLUMNS: Final = [
     "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
     "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
-    "created_by", "updated_at",
+    "created_by", "updated_at", "policy",
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
     "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
@@ -30,6 +32,9 @@ _RUN_COLUMNS: Final = [
 _CURSOR_COLUMNS: Final = [
     "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
 ]  # fmt: skip
+# What only some jobs have; the others' rows are copied without it.
+_RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
+_CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
 
 
 class Jobs:
@@ -37,26 +42,52 @@ class Jobs:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
+        self._gates = Gates(database)
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
         """Stores all or none; returns after the commit."""
-        lanes = await self._names.lane_ids((new.definition.queue, new.definition.needs) for new in jobs)
+        lanes = await self._names.lane_ids(lane_key(new.namespace_id, new.definition) for new in jobs)
+        gates = await self._gate_ids(jobs)
         job_rows, run_rows, cursor_rows = [], [], []
+        more_run_rows, more_cursor_rows = [], []
         for new in jobs:
-            lane_id = lanes[new.definition.queue, new.definition.needs]
+            policy = new.definition.policy
+            lane_id = lanes[lane_key(new.namespace_id, new.definition)]
             due_at = new.definition.timing.only_instant
             job_rows.append(_job_row(new, lane_id, due_at))
             cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
-            run_rows += [_run_row(new, lane_id, due, cause) for due in new.fires]
+            runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
+            if policy is ORDINARY:
+                run_rows += runs
+            else:
+                more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
             if new.next_due is not None:
-                cursor_rows.append(_cursor_row(new, lane_id, due_at is None))
+                cursor = _cursor_row(new, lane_id, due_at is None)
+                if policy is ORDINARY and due_at is not None:
+                    cursor_rows.append(cursor)
+                else:
+                    more_cursor_rows.append((*cursor, gates.get(new.job_id), *_cursor_promises(new.definition)))
         async with self._database.transaction() as db:
             await self._copy(db, "jobs", _JOB_COLUMNS, job_rows)
-            if run_rows:
-                await self._copy(db, "live_runs", _RUN_COLUMNS, run_rows)
-            if cursor_rows:
-                await self._copy(db, "timetable", _CURSOR_COLUMNS, cursor_rows)
+            for table, columns, rows in (
+                ("live_runs", _RUN_COLUMNS, run_rows),
+                ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
+                ("timetable", _CURSOR_COLUMNS, cursor_rows),
+                ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
+            ):
+                if rows:
+                    await self._copy(db, table, columns, rows)
+
+    async def _gate_ids(self, jobs: Sequence[NewJob]) -> dict[UUID, list[int] | None]:
+        """The gates of those jobs that have any."""
+        wanted = {
+            new.job_id: gates_of(new.namespace_id, new.job_id, new.definition)
+            for new in jobs
+            if new.definition.policy is not ORDINARY
+        }
+        numbers = await self._gates.numbers([gate for gates in wanted.values() for gate in gates])
+        return {job_id: gate_ids(numbers, gates) for job_id, gates in wanted.items()}
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
         row = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
@@ -93,8 +124,10 @@ class Jobs:
         now: datetime,
         changed_by: str,
     ) -> list[UUID] | None:
-        lanes = await self._names.lane_ids([(definition.queue, definition.needs)])
-        lane_id = lanes[definition.queue, definition.needs]
+        key = lane_key(namespace_id, definition)
+        lane_id = (await self._names.lane_ids([key]))[key]
+        gates = gates_of(namespace_id, job_id, definition)
+        gate_numbers = gate_ids(await self._gates.numbers(gates), gates)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             if old is None or old["version"] != expected_version:
@@ -120,10 +153,13 @@ class Jobs:
                 lane_id=lane_id,
                 priority=definition.priority,
                 version=expected_version + 1,
+                gate_ids=gate_numbers,
             )
             active = old["status"] == _STATUS[JobState.SCHEDULED]
             cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
-            await self._set_cursor(db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor)
+            await self._set_cursor(
+                db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor, gate_numbers
+            )
             return await self._held_runs(db, old)
 
     async def set_status(
@@ -136,9 +172,13 @@ class Jobs:
         now: datetime,
         expected_version: int | None = None,
     ) -> list[UUID] | None:
+        job = await self.get_job(namespace_id, job_id)
+        assert job is not None, "operations have read the job before"
+        gates = gates_of(namespace_id, job_id, job.definition)
+        gate_numbers = gate_ids(await self._gates.numbers(gates), gates)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
-            assert old is not None, "operations have read the job before"
+            assert old is not None, "jobs are not deleted"
             cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
@@ -153,7 +193,9 @@ class Jobs:
             await self._withdraw(db, old, now)
             definition = _definition(old)
             cursor = await self._free_cursor(db, old, definition, cursor, now)
-            await self._set_cursor(db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor)
+            await self._set_cursor(
+                db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor, gate_numbers
+            )
             if state is JobState.CANCELLED:
                 await self._cancel_runs(db, old, now)
             return await self._held_runs(db, old)
@@ -226,6 +268,7 @@ class Jobs:
         version: int,
         definition: JobDefinition,
         cursor: datetime | None,
+        gate_numbers: list[int] | None,
     ) -> None:
         if cursor is None:
             await self._fetch(db, "drop_cursor", job_id=job_id)
@@ -241,6 +284,9 @@ class Jobs:
             shard=shard_of(job_id),
             priority=definition.priority,
             recurring=definition.timing.only_instant is None,
+            gate_ids=gate_numbers,
+            expires_after=_cursor_promises(definition)[0],
+            exclusive=_cursor_promises(definition)[1],
         )
 
     async def _job(self, row: Record) -> Job:
@@ -282,7 +328,7 @@ def _once_run_id(row: Record) -> UUID | None:
 def _version(row: Record) -> dict[str, Any]:
     """A job's row as an entry of its history."""
     kept = {key: row[key] for key in ("name", "kind", "queue", "priority", "max_retries", "timeout_seconds", "owner")}
-    kept |= {key: from_json(row[key]) for key in ("payload", "timing", "retry", "catchup", "labels")}
+    kept |= {key: from_json(row[key]) for key in ("payload", "timing", "retry", "catchup", "policy", "labels")}
     kept |= {"description": row["description"], "due_at": row["due_at"] and row["due_at"].isoformat()}
     author = row["updated_by"] or row["created_by"]
     return {"version": row["version"], "definition": kept, "changed_at": row["updated_at"], "changed_by": author}
@@ -305,6 +351,7 @@ def _definition(row: Record) -> JobDefinition:
         retry=retry_from_json(row["max_retries"], from_json(row["retry"])),
         catchup=catchup_from_json(row["catchup"]),
         timeout_seconds=row["timeout_seconds"],
+        policy=policy_from_json(row["policy"]),
         labels=from_json(row["labels"]) or {},
         description=row["description"] or "",
         owner=row["owner"],
@@ -331,6 +378,7 @@ def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, An
         "retry": to_json_or_null(retry_to_json(definition.retry)),
         "catchup": catchup_to_json(definition.catchup),
         "timeout_seconds": definition.timeout_seconds,
+        "policy": policy_to_json(definition.policy),
         "labels": to_json_or_null(definition.labels),
         "description": definition.description or None,
         "owner": definition.owner,
@@ -361,12 +409,22 @@ def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, .
         new.created_at,
         new.created_by,
         new.created_at,
+        policy_to_json(definition.policy),
     )
 
 
 def _run_row(new: NewJob, lane_id: int, due: datetime, cause: Cause) -> tuple[Any, ...]:
     run_id = scheduled_run_id(due, new.job_id)
     return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, int(cause))
+
+
+def _cursor_promises(definition: JobDefinition) -> tuple[timedelta | None, bool]:
+    """How long a run of it may wait, counted from its due time, and whether it waits behind earlier ones."""
+    policy = definition.policy
+    waits = [seconds for seconds in (policy.queue_timeout_seconds, policy.deadline_seconds) if seconds is not None]
+    recurring = definition.timing.only_instant is None
+    exclusive = recurring and policy.overlap_of(recurring) is not Overlap.ALLOW
+    return (timedelta(seconds=min(waits)) if waits else None), exclusive
 
 
 def _cursor_row(new: NewJob, lane_id: int, recurring: bool) -> tuple[Any, ...]:

@@ -1,15 +1,19 @@
 """Live runs: claimed, started, finished or brought back, hundreds at a time, each write under its fence."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from hourhand.database.connections import Database
+from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
+from hourhand.model.gates import Candidate, Gate, Starts, Verdict, admit
+from hourhand.model.ids import instant_of
+from hourhand.model.policy import Policy, Rate, policy_from_json
 from hourhand.model.run import Claim
 from hourhand.model.states import RunEvent, RunState, sources
-from hourhand.ports.stores import Finish, Head, Held, Requeue
+from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
 
@@ -17,6 +21,10 @@ _MAY_FINISH: Final = sorted(
     {*sources(RunEvent.SUCCEED), *sources(RunEvent.CANCEL)} - {RunState.QUEUED, RunState.WAITING}
 )
 _MAY_RETURN: Final = sources(RunEvent.RELEASE)
+_MAY_SUCCEED: Final = sources(RunEvent.SUCCEED)
+BEHIND_EARLIER: Final = 0
+"""In the place of a gate's number: the run waits for an earlier one of its job."""
+LOOK_AT_ONCE: Final = 500
 
 
 class LiveRuns:
@@ -24,20 +32,92 @@ class LiveRuns:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
+        self.on_let_go: Callable[[], None] = lambda: None
+        """Called when the end of a run has let others go on: somebody should look for work."""
 
     async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
         rows = await self._database.fetch(self._queries["peek_ready"], lanes=lanes)
         return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
 
-    async def claim_runs(self, executor_id: int, heads: Sequence[Head], until: datetime, limit: int) -> list[Claim]:
+    async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
         rows = await self._database.fetch(
             self._queries["claim_runs"],
-            lanes=[head.lane_id for head in heads],
-            priorities=[head.priority for head in heads],
+            lanes=[wish.head.lane_id for wish in wishes],
+            priorities=[wish.head.priority for wish in wishes],
+            shares=[wish.share for wish in wishes],
+            limits=[wish.limit for wish in wishes],
+            now=now,
             until=until,
-            limit=limit,
             executor_id=executor_id,
         )
+        claimed = [row for row in rows if row["fence"] is not None]
+        namespaces = Counter(row["namespace_id"] for row in claimed) if len(wishes) > 1 else {}
+        return Claimed(await self._claims(claimed, careful=False), namespaces, len(rows) - len(claimed))
+
+    async def claim_carefully(self, executor_id: int, heads: Sequence[Head], now: datetime, limit: int) -> Claimed:
+        # More are looked at than can be taken: those that must wait leave the ready index for good.
+        async with self._database.transaction() as db:
+            rows = await self._fetch(
+                db,
+                "careful_candidates",
+                lanes=[head.lane_id for head in heads],
+                priorities=[head.priority for head in heads],
+                now=now,
+                limit=max(limit, LOOK_AT_ONCE),
+            )
+            if not rows:
+                return Claimed([])
+            behind = [(row["run_id"], BEHIND_EARLIER) for row in rows if row["overlaps"]]
+            candidates = [
+                Candidate(row["run_id"], tuple(sorted(set(row["gate_ids"] or ()))))
+                for row in rows
+                if not row["overlaps"]
+            ]
+            verdict = await self._ask_gates(db, candidates, limit, now)
+            gates_of = {candidate.run_id: candidate.gate_ids for candidate in candidates}
+            claimed = await self._fetch(
+                db,
+                "claim_admitted",
+                run_ids=verdict.admitted,
+                gate_ids=[_array(gates_of[run_id]) for run_id in verdict.admitted],
+                executor_id=executor_id,
+            )
+            await self._put_aside(db, [*verdict.waiting, *behind], verdict.later)
+        put_aside = len(verdict.waiting) + len(behind) + len(verdict.later)
+        return Claimed(await self._claims(claimed, careful=True), put_aside=put_aside)
+
+    async def _ask_gates(self, db: Connection, candidates: Sequence[Candidate], places: int, now: datetime) -> Verdict:
+        """The verdict over candidates, with their gates locked until the end of the transaction."""
+        gate_ids = sorted({gate_id for candidate in candidates for gate_id in candidate.gate_ids})
+        gates: dict[int, Gate] = {}
+        if gate_ids:
+            locked = await self._fetch(db, "lock_gates", gate_ids=gate_ids)
+            counts = await self._fetch(db, "count_slots", gate_ids=gate_ids)
+            held = {row["gate_id"]: row["held"] for row in counts}
+            gates = {row["gate_id"]: _gate(row, held.get(row["gate_id"], 0)) for row in locked}
+        verdict = admit(candidates, gates, places, now)
+        started = [gate for gate in verdict.gates.values() if gate.rate and gate.starts != gates[gate.gate_id].starts]
+        if started:
+            await self._fetch(
+                db,
+                "put_starts",
+                gate_ids=[gate.gate_id for gate in started],
+                buckets=[gate.starts.newest for gate in started],
+                starts=[_array(gate.starts.counts) for gate in started],
+            )
+        return verdict
+
+    async def _put_aside(
+        self, db: Connection, waiting: Sequence[tuple[UUID, int]], later: Sequence[tuple[UUID, int, datetime]]
+    ) -> None:
+        if waiting:
+            run_ids, gate_ids = zip(*waiting, strict=True)
+            await self._fetch(db, "park_runs", run_ids=run_ids, waits_on=gate_ids)
+        if later:
+            run_ids, gate_ids, ready = zip(*later, strict=True)
+            await self._fetch(db, "delay_runs", run_ids=run_ids, waits_on=gate_ids, ready=ready)
+
+    async def _claims(self, rows: Sequence[Record], careful: bool) -> list[Claim]:
         lanes, namespaces = self._names.known, self._names.known_namespaces
         if any(row["namespace_id"] not in namespaces for row in rows):
             namespaces = await self._names.learn_namespaces()
@@ -49,7 +129,7 @@ class LiveRuns:
                 namespaces[namespace_id],
                 name,
                 kind,
-                lanes[lane_id][1],
+                lanes[lane_id].needs,
                 from_json(payload),
                 scheduled_for,
                 ready_at,
@@ -60,10 +140,12 @@ class LiveRuns:
                 max_retries,
                 from_json(retry),
                 timeout_seconds,
+                careful,
+                *(() if policy is None else _promises(policy_from_json(policy), run_id, scheduled_for)),
             )
             for (
                 run_id, job_id, namespace_id, lane_id, scheduled_for, ready_at, fence, attempt, failures, losses, name,
-                kind, max_retries, retry, timeout_seconds, payload,
+                kind, max_retries, retry, timeout_seconds, payload, policy,
             ) in rows
         ]  # fmt: skip
 
@@ -72,19 +154,14 @@ class LiveRuns:
         await self._database.fetch(self._queries["start_runs"], run_ids=run_ids, fences=fences, started=started)
 
     async def finish_runs(self, finishes: Sequence[Finish]) -> set[UUID]:
-        rows = await self._database.fetch(
-            self._queries["finish_runs"],
-            run_ids=[finish.run_id for finish in finishes],
-            fences=[finish.fence for finish in finishes],
-            states=[finish.state for finish in finishes],
-            started=[finish.started_at for finish in finishes],
-            ended=[finish.ended_at for finish in finishes],
-            reasons=[finish.reason for finish in finishes],
-            errors=[finish.error for finish in finishes],
-            results=[None if finish.result is None else to_json(finish.result) for finish in finishes],
-            from_states=_MAY_FINISH,
-        )
+        rows = await self._database.fetch(self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH))
+        self.tell_let_go(rows)
         return {row["run_id"] for row in rows}
+
+    async def finish_on(self, db: Connection, finish: Finish) -> list[Record]:
+        """Finishes a run inside the caller's transaction, unless it is being cancelled. The rows, if it could, are for
+        `tell_let_go` after the commit."""
+        return await self._fetch(db, "finish_runs", **_finish_values([finish], _MAY_SUCCEED))
 
     async def requeue_runs(self, requeues: Sequence[Requeue]) -> set[UUID]:
         rows = await self._database.fetch(
@@ -100,6 +177,21 @@ class LiveRuns:
             reasons=[requeue.reason for requeue in requeues],
             errors=[requeue.error for requeue in requeues],
             from_states=_MAY_RETURN,
+        )
+        self.tell_let_go(rows)
+        return {row["run_id"] for row in rows}
+
+    def tell_let_go(self, rows: Sequence[Record]) -> None:
+        if rows and rows[0]["let_go"]:
+            self.on_let_go()
+
+    async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(db, self._queries[query], **values)
+
+    async def note_late(self, said: Sequence[tuple[UUID, int, RunState, datetime]]) -> set[UUID]:
+        run_ids, fences, states, ended = zip(*said, strict=True)
+        rows = await self._database.fetch(
+            self._queries["note_late"], run_ids=run_ids, fences=fences, states=states, ended=ended
         )
         return {row["run_id"] for row in rows}
 
@@ -117,6 +209,41 @@ class LiveRuns:
                 row["losses"],
                 RunState(row["state"]),
                 row["started_at"],
+                row["at_most_once"],
             )
             for row in rows
         ]
+
+    async def count_losses(self, run_ids: Sequence[UUID], since: datetime) -> dict[UUID, int]:
+        rows = await self._database.fetch(self._queries["count_losses"], run_ids=run_ids, since=since)
+        return {row["run_id"]: row["losses"] for row in rows}
+
+
+def _gate(row: Record, held: int) -> Gate:
+    rate = None if row["rate_count"] is None else Rate(row["rate_count"], row["rate_seconds"])
+    starts = Starts(row["rate_bucket"] or 0, tuple(row["rate_starts"] or ()))
+    return Gate(row["gate_id"], row["capacity"], held, rate, starts)
+
+
+def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None]:
+    # A run that was asked for to repeat an old one has its own time from the moment it was asked for.
+    return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id)))
+
+
+def _array(numbers: Iterable[int]) -> str:
+    """An array inside an array, which unnest would flatten, goes as text."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _finish_values(finishes: Sequence[Finish], from_states: Sequence[RunState]) -> dict[str, Any]:
+    return {
+        "run_ids": [finish.run_id for finish in finishes],
+        "fences": [finish.fence for finish in finishes],
+        "states": [finish.state for finish in finishes],
+        "started": [finish.started_at for finish in finishes],
+        "ended": [finish.ended_at for finish in finishes],
+        "reasons": [finish.reason for finish in finishes],
+        "errors": [finish.error for finish in finishes],
+        "results": [None if finish.result is None else to_json(finish.result) for finish in finishes],
+        "from_states": from_states,
+    }

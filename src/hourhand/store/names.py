@@ -4,6 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
+from hourhand.model.job import JobDefinition
+from hourhand.ports.stores import Lane
+
+LaneKey = tuple[int, str, str, bool]
+"""Namespace, queue, need, and whether its runs have gates of their own."""
+
+
+def lane_key(namespace_id: int, definition: JobDefinition) -> LaneKey:
+    return namespace_id, definition.queue, definition.needs, definition.policy.gated
 
 
 class Names:
@@ -12,37 +21,41 @@ class Names:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "names.sql", database.schema)
-        self._lane_ids: dict[tuple[str, str], int] = {}
-        self._lanes: dict[int, tuple[str, str]] = {}
+        self._lane_ids: dict[LaneKey, int] = {}
+        self._lanes: dict[int, Lane] = {}
         self._namespaces: dict[str, int] = {}
         self._namespace_names: dict[int, str] = {}
         self.on_new_lane: Callable[[], None] = lambda: None
         """Called when a lane was asked for that this process had not seen: executors may not know it yet."""
 
-    async def lane_ids(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        """The numbers of (queue, need) pairs, made where missing."""
-        missing = [pair for pair in set(wanted) if pair not in self._lane_ids]
+    async def lane_ids(self, wanted: Iterable[LaneKey]) -> dict[LaneKey, int]:
+        """The numbers of lanes, made where missing."""
+        known = self._lane_ids
+        missing = [key for key in set(wanted) if key not in known]
         if missing:
+            namespace_ids, queues, needs, gated = zip(*missing, strict=True)
             rows = await self._database.fetch(
-                self._queries["resolve_lanes"],
-                queues=[queue for queue, _ in missing],
-                needs=[needs for _, needs in missing],
+                self._queries["resolve_lanes"], namespace_ids=namespace_ids, queues=queues, needs=needs, gated=gated
             )
             for row in rows:
-                self._lane_ids[row["queue"], row["needs"]] = row["lane_id"]
+                known[row["namespace_id"], row["queue"], row["needs"], row["gated"]] = row["lane_id"]
             self.on_new_lane()
-        return self._lane_ids
+        return known
 
-    async def lanes(self) -> dict[int, tuple[str, str]]:
-        """Every lane: its number, queue and need."""
-        rows = await self._database.fetch(self._queries["list_lanes"], after=max(self._lanes, default=0))
-        for row in rows:
-            self._lanes[row["lane_id"]] = (row["queue"], row["needs"])
+    async def lanes(self) -> dict[int, Lane]:
+        """Every lane, as it is now."""
+        rows = await self._database.fetch(self._queries["list_lanes"])
+        self._lanes = {
+            row["lane_id"]: Lane(
+                row["namespace_id"], row["queue"], row["needs"], row["careful"], row["held"], row["weight"]
+            )
+            for row in rows
+        }
         return self._lanes
 
     @property
-    def known(self) -> Mapping[int, tuple[str, str]]:
-        """The lanes seen so far, without asking."""
+    def known(self) -> Mapping[int, Lane]:
+        """The lanes as last seen, without asking."""
         return self._lanes
 
     @property
@@ -57,6 +70,11 @@ class Names:
             self._namespaces[name] = row["namespace_id"]
             self._namespace_names[row["namespace_id"]] = name
         return self._namespaces[name]
+
+    def forget(self) -> None:
+        """Asks for everything anew. After a fail-over the database may know less than it did, and numbers that it gave
+        out before may mean something else."""
+        self._lane_ids, self._namespaces, self._namespace_names = {}, {}, {}
 
     async def create_namespace(self, name: str) -> None:
         """Makes it if it is missing."""

@@ -1,19 +1,22 @@
 """Runs as they are read: live and finished ones in one shape, and what people ask of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at, scheduled_run_id
 from hourhand.model.job import Job
+from hourhand.model.policy import KeyFault, Overlap, Policy, policy_from_json
 from hourhand.model.run import Attempt, Run
 from hourhand.model.states import Cause, RunState
+from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.jsons import from_json, to_json
-from hourhand.store.names import Names
+from hourhand.store.names import Names, lane_key
 
+_LOWEST_ID: Final = UUID(int=0)
 _HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
 
 
@@ -22,6 +25,7 @@ class Runs:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "runs.sql", database.schema)
+        self._gates = Gates(database)
         self._live_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
 
     async def get_run(self, namespace_id: int, run_id: UUID) -> Run | None:
@@ -33,10 +37,23 @@ class Runs:
         return None
 
     async def list_runs(
-        self, namespace_id: int, job: Job | None, states: Sequence[RunState], before: UUID | None, limit: int
+        self,
+        namespace_id: int,
+        job: Job | None,
+        states: Sequence[RunState],
+        before: UUID | None,
+        limit: int,
+        *,
+        reasons: Sequence[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
     ) -> list[Run]:
-        live_states = [state for state in states if not state.is_final]
+        # A run that is not finished has no reason yet.
+        live_states = [] if reasons else [state for state in states if not state.is_final]
         final_states = [state for state in states if state.is_final]
+        lowest = None if since is None else lowest_id_at(since)
+        if until is not None:
+            before = min(before or _HIGHEST_ID, lowest_id_at(until))
         of_job: dict[str, Any] = {} if job is None else {"job_id": job.job_id}
         suffix = "" if job is None else "_of_job"
         rows: list[Record] = []
@@ -44,12 +61,14 @@ class Runs:
             once = {} if job is None else {"once_run_id": _once_run_id(job)}
             rows += await self._database.fetch(
                 self._queries[f"list_live_runs{suffix}"],
-                namespace_id=namespace_id, states=live_states, before=before, limit=limit, **of_job, **once,
+                namespace_id=namespace_id, states=live_states, before=before, since=lowest, limit=limit, **of_job,
+                **once,
             )  # fmt: skip
         if final_states:
             rows += await self._database.fetch(
                 self._queries[f"list_finished_runs{suffix}"],
-                namespace_id=namespace_id, states=final_states, before=before or _HIGHEST_ID, limit=limit, **of_job,
+                namespace_id=namespace_id, states=final_states, before=before or _HIGHEST_ID,
+                since=lowest or _LOWEST_ID, reasons=reasons, limit=limit, **of_job,
             )  # fmt: skip
         namespace = await self._names.namespace_name(namespace_id)
         # A run that finished between the two looks is in both; the later look has its end.
@@ -68,6 +87,8 @@ class Runs:
                 row["executor"],
                 row["started_at"],
                 row["ended_at"],
+                None if row["late_state"] is None else RunState(row["late_state"]).word,
+                row["late_at"],
             )
             for row in rows
         ]
@@ -81,22 +102,96 @@ class Runs:
         note: str | None,
         payload: Any,
         now: datetime,
+        overlap: str | None = None,
+        behind: bool = False,
     ) -> bool:
-        lanes = await self._names.lane_ids([(job.definition.queue, job.definition.needs)])
+        key = lane_key(namespace_id, job.definition)
+        lanes = await self._names.lane_ids([key])
+        gates = gates_of(namespace_id, job.job_id, job.definition, payload)
         rows = await self._database.fetch(
             self._live_queries["insert_manual_run"],
             run_id=run_id,
             job_id=job.job_id,
             namespace_id=namespace_id,
-            lane_id=lanes[job.definition.queue, job.definition.needs],
+            lane_id=lanes[key],
             version=job.version,
             priority=job.definition.priority,
             requested_by=requested_by,
             note=note,
             payload=None if payload is None else to_json(payload),
             now=now,
+            overlap=overlap,
+            state=RunState.WAITING if behind else RunState.QUEUED,
+            waits_on=0 if behind else None,
+            gate_ids=gate_ids(await self._gates.numbers(gates), gates),
+            expires_at=job.definition.policy.expires_at(now, now),
         )
         return bool(rows)
+
+    async def list_retries(self, run_id: UUID) -> list[UUID]:
+        rows = await self._database.fetch(self._queries["list_retries"], run_id=run_id)
+        return [row["run_id"] for row in rows]
+
+    async def pick_retries(
+        self,
+        namespace_id: int,
+        job_id: UUID | None,
+        states: Sequence[RunState],
+        reasons: Sequence[str] | None,
+        since: datetime | None,
+        until: datetime | None,
+        before: UUID | None,
+        again: bool,
+        limit: int,
+    ) -> list[UUID]:
+        bounds = [bound for bound in (before, until and lowest_id_at(until)) if bound is not None]
+        rows = await self._database.fetch(
+            self._queries["pick_retries"],
+            namespace_id=namespace_id,
+            job_id=job_id,
+            states=states,
+            reasons=reasons,
+            since=_LOWEST_ID if since is None else lowest_id_at(since),
+            before=min(bounds, default=_HIGHEST_ID),
+            again=again,
+            limit=limit,
+        )
+        return [row["run_id"] for row in rows]
+
+    async def retry_runs(
+        self,
+        namespace_id: int,
+        new_ids: Mapping[UUID, UUID],
+        seen: Sequence[UUID],
+        requested_by: str,
+        note: str | None,
+        again: bool,
+        now: datetime,
+    ) -> list[UUID]:
+        facts = await self._database.fetch(
+            self._queries["retry_facts"], namespace_id=namespace_id, run_ids=list(new_ids)
+        )
+        repeats = [each for row in facts if (each := _again(namespace_id, row)) is not None]
+        numbers = await self._gates.numbers([gate for each in repeats for gate in each.gates])
+        async with self._database.transaction() as db:
+            await self._database.fetch_on(db, self._queries["lock_retries"], namespace_id=namespace_id)
+            rows = await self._database.fetch_on(
+                db,
+                self._queries["insert_retries"],
+                namespace_id=namespace_id,
+                run_ids=[each.run_id for each in repeats],
+                new_ids=[new_ids[each.run_id] for each in repeats],
+                gate_ids=[array_text(gate_ids(numbers, each.gates)) for each in repeats],
+                # A retry begins anew: what it may wait is counted from now.
+                expires=[each.policy.expires_at(now, now) for each in repeats],
+                behind=[each.keeps_order for each in repeats],
+                seen=seen,
+                again=again,
+                requested_by=requested_by,
+                note=note,
+                now=now,
+            )
+        return [row["run_id"] for row in rows]
 
     async def cancel_runs(
         self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime
@@ -144,7 +239,28 @@ class Runs:
             result=from_json(row["result"]),
             requested_by=row["requested_by"],
             note=row["note"],
+            retry_of=row["retry_of"],
         )
+
+
+class _Again(NamedTuple):
+    """A finished run, as it is to be run again."""
+
+    run_id: UUID
+    policy: Policy
+    gates: list[WantedGate]
+    keeps_order: bool
+    """Runs of a job that does not overlap are repeated one after the other."""
+
+
+def _again(namespace_id: int, row: Record) -> _Again | None:
+    """None when the job wants a key by now that the run's own payload cannot fill."""
+    policy = policy_from_json(row["policy"])
+    try:
+        gates = gates_of_policy(namespace_id, row["job_id"], policy, from_json(row["payload"]) or {})
+    except KeyFault:
+        return None
+    return _Again(row["run_id"], policy, gates, policy.overlap_of(row["recurring"]) is not Overlap.ALLOW)
 
 
 def _once_run_id(job: Job) -> UUID | None:

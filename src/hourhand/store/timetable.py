@@ -43,13 +43,14 @@ class Timetable:
             for row in rows
         ]
 
-    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move]) -> list[datetime]:
+    async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
         missed = [(move.job_id, gap) for move in moves for gap in move.missed]
         rows = await self._database.fetch(
             self._queries["advance_cursors"],
             node_id=node_id,
             epoch=epoch,
+            now=now,
             job_ids=[move.job_id for move in moves],
             expected=[move.expected for move in moves],
             versions=[move.version for move in moves],

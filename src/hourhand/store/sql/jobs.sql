@@ -32,7 +32,7 @@ SELECT * FROM hourhand.jobs_in_full j
 UPDATE hourhand.jobs
    SET lane_id = @lane_id, name = @name, kind = @kind, payload = @payload, due_at = @due_at, timing = @timing,
        priority = @priority, max_retries = @max_retries, retry = @retry, catchup = @catchup,
-       timeout_seconds = @timeout_seconds, labels = @labels, description = @description, owner = @owner,
+       timeout_seconds = @timeout_seconds, policy = @policy, labels = @labels, description = @description, owner = @owner,
        version = @version, updated_at = @now, updated_by = @changed_by
  WHERE namespace_id = @namespace_id AND job_id = @job_id;
 
@@ -46,11 +46,14 @@ INSERT INTO hourhand.job_versions (job_id, version, definition, changed_at, chan
 VALUES (@job_id, @version, @definition, @changed_at, @changed_by);
 
 -- name: put_cursor
-INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
-VALUES (@job_id, @next_fire, @namespace_id, @lane_id, @version, @shard, @priority, @recurring)
+INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
+                                expires_after, exclusive)
+VALUES (@job_id, @next_fire, @namespace_id, @lane_id, @version, @shard, @priority, @recurring, @gate_ids::int[],
+        @expires_after::interval, @exclusive)
 ON CONFLICT (job_id) DO UPDATE
    SET next_fire = excluded.next_fire, lane_id = excluded.lane_id, version = excluded.version,
-       priority = excluded.priority, recurring = excluded.recurring;
+       priority = excluded.priority, recurring = excluded.recurring, gate_ids = excluded.gate_ids,
+       expires_after = excluded.expires_after, exclusive = excluded.exclusive;
 
 -- name: drop_cursor
 DELETE FROM hourhand.timetable WHERE job_id = @job_id;
@@ -64,8 +67,10 @@ DELETE FROM hourhand.live_runs
 RETURNING run_id, scheduled_for;
 
 -- name: refresh_lane_of_runs
--- Runs of a changed job that are due but not claimed go where the new definition belongs.
-UPDATE hourhand.live_runs SET lane_id = @lane_id, priority = @priority, version = @version
+-- Runs of a changed job that are due but not claimed go where the new definition belongs, and ask its gates anew.
+UPDATE hourhand.live_runs
+   SET lane_id = @lane_id, priority = @priority, version = @version, gate_ids = @gate_ids::int[],
+       state = CASE WHEN waits_on = 0 THEN state ELSE 0 END, waits_on = CASE WHEN waits_on = 0 THEN 0 END
  WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)) AND state IN (0, 1);
 
 -- name: keep_findable

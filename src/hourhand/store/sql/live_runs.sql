@@ -18,35 +18,138 @@ WITH RECURSIVE heads AS (
 SELECT lane_id, priority, ready_at FROM heads WHERE lane_id = ANY (@lanes::int[]);
 
 -- name: claim_runs
--- Claims due runs of the given lanes, higher priority first and the longest waiting lane first among equals. The heads
--- come from peek_ready. The fence number drawn here ends the right of every earlier attempt of these runs.
+-- Claims due runs of plain lanes, in the order of the heads, up to a share for each namespace. The heads come from
+-- peek_ready. The fence number drawn here ends the right of every earlier attempt of these runs. A recurring run that
+-- an earlier one of its job stands in the way of is not claimed: once due, it waits to be judged by the job's overlap
+-- policy. In the answer such rows have no fence.
 WITH heads AS (
-    SELECT * FROM unnest(@lanes::int[], @priorities::smallint[]) WITH ORDINALITY AS h(lane_id, priority, place)
+    SELECT h.* FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[], @limits::int[])
+                    WITH ORDINALITY AS h(lane_id, priority, share, most, place)
+      JOIN hourhand.lanes l USING (lane_id)
+     WHERE NOT l.held AND NOT l.gated AND l.gate_ids IS NULL      -- as it is now, whatever the executor knows
 ), picked AS MATERIALIZED (
-    SELECT c.run_id
-      FROM (SELECT lane_id, priority FROM heads ORDER BY place) h
+    SELECT c.run_id, c.overlaps
+      FROM (SELECT share, max(most) AS most FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
-        SELECT r.run_id FROM hourhand.live_runs r
-         WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @until
-         ORDER BY r.ready_at
-         LIMIT @limit
-           FOR UPDATE SKIP LOCKED
+        SELECT p.run_id, p.overlaps
+          FROM (SELECT lane_id, priority FROM heads WHERE share = s.share ORDER BY place) h
+         CROSS JOIN LATERAL (
+            SELECT r.run_id,
+                   CASE WHEN r.cause <> 0 THEN EXISTS (
+                       SELECT FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0
+                          AND e.run_id < r.run_id     -- ids sort by due time, those of runs asked for by when they were
+                   ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
+                   ELSE false END AS overlaps
+              FROM hourhand.live_runs r
+             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @until
+             ORDER BY r.ready_at
+             LIMIT s.most
+               FOR UPDATE SKIP LOCKED
+         ) p
+         LIMIT s.most
      ) c
-     LIMIT @limit
 ), claimed AS (
     UPDATE hourhand.live_runs r
        SET state = 2, executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence')
-      FROM picked WHERE r.run_id = picked.run_id
+      FROM picked WHERE r.run_id = picked.run_id AND NOT picked.overlaps
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
               r.failures, r.losses, r.cause
+), parked AS (
+    UPDATE hourhand.live_runs r SET state = 1, waits_on = 0
+      FROM picked WHERE r.run_id = picked.run_id AND picked.overlaps AND r.ready_at <= @now
+    RETURNING r.run_id
 )
 SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_at, c.fence, c.attempt, c.failures,
        c.losses, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds,
        CASE WHEN c.cause = 2
             THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), j.payload)
-            ELSE j.payload END AS payload
+            ELSE j.payload END AS payload,
+       j.policy
   FROM claimed c
-  JOIN hourhand.jobs j ON j.namespace_id = c.namespace_id AND j.job_id = c.job_id;
+  JOIN hourhand.jobs j ON j.namespace_id = c.namespace_id AND j.job_id = c.job_id
+ UNION ALL
+SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM parked;
+
+-- name: careful_candidates
+-- Due runs of lanes with gates, in the order of the heads, locked until the gates have been asked.
+WITH heads AS (
+    SELECT h.*, l.gate_ids FROM unnest(@lanes::int[], @priorities::smallint[]) WITH ORDINALITY AS h(lane_id, priority, place)
+      JOIN hourhand.lanes l USING (lane_id)
+     WHERE NOT l.held
+)
+SELECT c.run_id, c.gate_ids, c.overlaps
+  FROM (SELECT lane_id, priority, gate_ids FROM heads ORDER BY place) h
+ CROSS JOIN LATERAL (
+    SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids,
+           CASE WHEN r.cause <> 0 THEN EXISTS (
+               SELECT FROM hourhand.live_runs e
+                WHERE e.job_id = r.job_id AND e.cause <> 0
+                  AND e.run_id < r.run_id     -- ids sort by due time, those of runs asked for by when they were
+           ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
+           ELSE false END AS overlaps
+      FROM hourhand.live_runs r
+     WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
+     ORDER BY r.ready_at
+     LIMIT @limit
+       FOR UPDATE SKIP LOCKED
+ ) c
+ LIMIT @limit;
+
+-- name: lock_gates
+-- In order of their numbers, so that two who need the same ones never wait for each other.
+SELECT gate_id, capacity, rate_count, rate_seconds, rate_bucket, rate_starts FROM hourhand.gates
+ WHERE gate_id = ANY (@gate_ids::int[])
+ ORDER BY gate_id
+   FOR UPDATE;
+
+-- name: count_slots
+-- After lock_gates, in a statement of its own: only then it sees what the last holder of the lock has written.
+SELECT gate_id, count(*) AS held FROM hourhand.gate_slots WHERE gate_id = ANY (@gate_ids::int[]) GROUP BY gate_id;
+
+-- name: claim_admitted
+-- Claims runs that the gates have let through, with a place in each of them. The start of a run that may run at most
+-- once is written here, before anything of it happens.
+WITH admitted AS (
+    SELECT x.run_id, x.gate_ids::int[] AS gate_ids FROM unnest(@run_ids::uuid[], @gate_ids::text[]) AS x(run_id, gate_ids)
+), claimed AS (
+    UPDATE hourhand.live_runs r
+       SET state = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN 3 ELSE 2 END,
+           started_at = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN clock_timestamp() END,
+           executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence'), waits_on = NULL,
+           gate_ids = nullif(a.gate_ids, '{}')
+      FROM admitted a, hourhand.jobs j
+     WHERE r.run_id = a.run_id AND j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+    RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
+              r.failures, r.losses, r.cause, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds, j.payload, j.policy
+), taken AS (
+    INSERT INTO hourhand.gate_slots (run_id, gate_id) SELECT a.run_id, unnest(a.gate_ids) FROM admitted a
+    ON CONFLICT DO NOTHING
+)
+SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_at, c.fence, c.attempt, c.failures,
+       c.losses, c.name, c.kind, c.max_retries, c.retry, c.timeout_seconds,
+       CASE WHEN c.cause = 2
+            THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), c.payload)
+            ELSE c.payload END AS payload,
+       c.policy
+  FROM claimed c;
+
+-- name: park_runs
+-- Takes runs out of the ready index until somebody lets them go on.
+UPDATE hourhand.live_runs r SET state = 1, waits_on = x.waits_on
+  FROM unnest(@run_ids::uuid[], @waits_on::int[]) AS x(run_id, waits_on)
+ WHERE r.run_id = x.run_id AND r.state = 0;
+
+-- name: delay_runs
+-- A rate lets them start later; nobody has to wake them.
+UPDATE hourhand.live_runs r SET ready_at = x.ready_at, waits_on = x.waits_on
+  FROM unnest(@run_ids::uuid[], @waits_on::int[], @ready::timestamptz[]) AS x(run_id, waits_on, ready_at)
+ WHERE r.run_id = x.run_id AND r.state = 0;
+
+-- name: put_starts
+UPDATE hourhand.gates g SET rate_bucket = x.bucket, rate_starts = x.starts::int[]
+  FROM unnest(@gate_ids::int[], @buckets::bigint[], @starts::text[]) AS x(gate_id, bucket, starts)
+ WHERE g.gate_id = x.gate_id;
 
 -- name: start_runs
 -- Marks runs as running that have not ended by the time of the flush; short ones never pass through here.
@@ -57,7 +160,8 @@ RETURNING r.run_id;
 
 -- name: finish_runs
 -- Moves finished runs into history. A run missing from the answer was late: its fence had passed to someone else. Once
--- cancel was acknowledged (state 4) nothing but cancelled is recorded.
+-- cancel was acknowledged (state 4) nothing but cancelled is recorded. Places in gates are given back, and as many of
+-- those who wait for them are let go on.
 WITH finished AS (
     DELETE FROM hourhand.live_runs r
      USING unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @started::timestamptz[],
@@ -67,8 +171,25 @@ WITH finished AS (
        AND r.fence = x.fence              -- only the newest attempt may speak
        AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.job_id, r.scheduled_for, r.namespace_id, r.executor_id, r.version, r.cause, r.attempt,
-              r.state AS was, x.state, coalesce(x.started_at, r.started_at) AS started_at, x.ended_at, x.reason, x.error,
+              r.gate_ids, r.state AS was, x.state, coalesce(x.started_at, r.started_at) AS started_at, x.ended_at, x.reason, x.error,
               x.result
+), freed AS (
+    DELETE FROM hourhand.gate_slots s USING finished f
+     WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
+    RETURNING s.gate_id
+), let_go AS (
+    UPDATE hourhand.live_runs w SET state = 0 FROM (
+        SELECT c.run_id
+          FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+         CROSS JOIN LATERAL (
+            SELECT x.run_id FROM hourhand.live_runs x
+             WHERE x.state = 1 AND x.waits_on = g.gate_id
+             ORDER BY x.priority DESC, x.ready_at
+             LIMIT g.places
+               FOR UPDATE SKIP LOCKED
+         ) c
+    ) p WHERE w.run_id = p.run_id AND w.state = 1
+    RETURNING w.run_id
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason, error, result)
@@ -77,7 +198,7 @@ SELECT run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, execut
        CASE was WHEN 4 THEN 'cancelled' ELSE reason END, error, CASE was WHEN 4 THEN NULL ELSE result END
   FROM finished
 ON CONFLICT DO NOTHING                    -- one run that is final already must not hold up the others
-RETURNING run_id, state;
+RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go;
 
 -- name: requeue_runs
 -- Brings runs back to the queue after a failure, a loss or a hand-back, and keeps the attempt. Runs that are being
@@ -85,12 +206,34 @@ RETURNING run_id, state;
 WITH returned AS (
     UPDATE hourhand.live_runs r
        SET state = 0, ready_at = x.ready_at, executor_id = NULL, started_at = NULL,
-           failures = r.failures + x.failed, losses = r.losses + x.lost
+           failures = r.failures + x.failed, losses = r.losses + x.lost,
+           -- The time to wait for a first start is over; a deadline stays.
+           expires_at = CASE WHEN r.expires_at IS NOT NULL THEN (
+               SELECT greatest(r.scheduled_for, (SELECT q.requested_at FROM hourhand.run_requests q WHERE q.run_id = r.run_id))
+                      + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8)
+                 FROM hourhand.jobs j WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id) END
       FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[])
            AS x(run_id, fence, ready_at, failed, lost)
       JOIN hourhand.live_runs o ON o.run_id = x.run_id     -- the row as it was: RETURNING shows it as it has become
      WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
-    RETURNING r.run_id, r.fence, r.attempt, o.executor_id, o.started_at
+    RETURNING r.run_id, r.fence, r.attempt, r.gate_ids, o.executor_id, o.started_at
+), freed AS (
+    DELETE FROM hourhand.gate_slots s USING returned f
+     WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
+    RETURNING s.gate_id
+), let_go AS (
+    UPDATE hourhand.live_runs w SET state = 0 FROM (
+        SELECT c.run_id
+          FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+         CROSS JOIN LATERAL (
+            SELECT x.run_id FROM hourhand.live_runs x
+             WHERE x.state = 1 AND x.waits_on = g.gate_id
+             ORDER BY x.priority DESC, x.ready_at
+             LIMIT g.places
+               FOR UPDATE SKIP LOCKED
+         ) c
+    ) p WHERE w.run_id = p.run_id AND w.state = 1
+    RETURNING w.run_id
 ), kept AS (
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error)
     SELECT r.run_id, r.attempt, x.state, r.executor_id, r.fence, coalesce(x.started_at, r.started_at), x.ended_at,
@@ -100,19 +243,21 @@ WITH returned AS (
       JOIN returned r USING (run_id)
     ON CONFLICT DO NOTHING
 )
-SELECT run_id FROM returned;
+SELECT run_id, (SELECT count(*) FROM let_go) AS let_go FROM returned;
 
 -- name: insert_manual_run
 -- Waits for a change of the job that is under way; a cancelled job gets no run.
 WITH job AS (
     SELECT FROM hourhand.jobs WHERE namespace_id = @namespace_id AND job_id = @job_id AND status <> 2 FOR SHARE
 ), asked AS (
-    INSERT INTO hourhand.run_requests (run_id, requested_by, requested_at, note, payload)
-    SELECT @run_id::uuid, @requested_by::text, @now::timestamptz, @note::text, @payload::jsonb FROM job
+    INSERT INTO hourhand.run_requests (run_id, requested_by, requested_at, note, payload, overlap)
+    SELECT @run_id::uuid, @requested_by::text, @now::timestamptz, @note::text, @payload::jsonb, @overlap::text FROM job
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
-                                cause)
-SELECT @run_id, @job_id, @now, @now, @namespace_id, @lane_id::int, @version::int, 0, @priority::smallint, 2 FROM job
+                                cause, gate_ids, waits_on, expires_at)
+SELECT @run_id, @job_id, @now, @now, @namespace_id, @lane_id::int, @version::int, @state::smallint, @priority::smallint, 2,
+       @gate_ids::int[], @waits_on::int, @expires_at::timestamptz
+  FROM job
 RETURNING run_id;
 
 -- name: cancel_waiting
@@ -141,7 +286,36 @@ SELECT run_id, fence FROM hourhand.live_runs WHERE state = 4 AND executor_id = @
 -- name: held_by
 -- Runs in the hands of executors. A walk over the whole table: asked for seldom, and an index by executor would cost
 -- every claim.
-SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id
+SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id,
+       coalesce((SELECT (j.policy ->> 'at_most_once')::boolean FROM hourhand.jobs j
+                  WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id), false) AS at_most_once
   FROM hourhand.live_runs r
  WHERE r.executor_id = ANY (@executor_ids::int[]) AND r.state IN (2, 3, 4)
  LIMIT @limit;
+
+-- name: count_losses
+-- How often runs were lost with their executor since a time. An executor's orderly stop is no loss.
+SELECT run_id, count(*) AS losses FROM hourhand.attempts
+ WHERE run_id = ANY (@run_ids::uuid[]) AND reason = 'executor_lost' AND ended_at > @since
+ GROUP BY run_id;
+
+-- name: note_late
+-- Keeps what attempts said after their right to speak had passed. Those that are recorded already, because only the answer
+-- to their first write was lost, are not late; they are known by the very instant of their end.
+WITH said AS (
+    SELECT * FROM unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @ended::timestamptz[])
+                  AS x(run_id, fence, state, ended_at)
+), recorded AS (
+    SELECT x.run_id
+      FROM said x
+     CROSS JOIN hourhand.namespaces n         -- the key of the history begins with it
+      JOIN hourhand.runs r ON r.namespace_id = n.namespace_id AND r.run_id = x.run_id AND r.ended_at = x.ended_at
+     UNION ALL
+    SELECT x.run_id FROM said x
+      JOIN hourhand.attempts a ON a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at = x.ended_at
+), noted AS (
+    UPDATE hourhand.attempts a SET late_state = x.state, late_at = x.ended_at
+      FROM said x
+     WHERE a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at <> x.ended_at
+)
+SELECT run_id FROM said WHERE run_id NOT IN (SELECT run_id FROM recorded);

@@ -1,17 +1,38 @@
 -- name: resolve_lanes
--- The numbers of lanes, made where missing. Nothing is ever deleted, so callers keep the answer for good.
+-- The numbers of lanes, made where missing. Nothing is ever deleted, so callers keep the answer for good. A new lane of a
+-- queue that is paused or limited is so from its first moment: the locks wait for a change of either that is under way.
 WITH wanted AS (
-    SELECT DISTINCT queue, needs FROM unnest(@queues::text[], @needs::text[]) AS w(queue, needs)
+    SELECT DISTINCT namespace_id, queue, needs, gated
+      FROM unnest(@namespace_ids::int[], @queues::text[], @needs::text[], @gated::boolean[])
+           AS w(namespace_id, queue, needs, gated)
+), paused AS (
+    SELECT q.namespace_id, q.queue FROM hourhand.queues q JOIN (SELECT DISTINCT namespace_id, queue FROM wanted) w
+        ON q.namespace_id = w.namespace_id AND q.queue = w.queue
+     WHERE q.paused_at IS NOT NULL
+       FOR SHARE OF q
+), limited AS (
+    SELECT g.gate_id, g.namespace_id, g.kind, g.name FROM hourhand.gates g
+     WHERE g.kind IN ('queue', 'namespace') AND g.namespace_id IN (SELECT namespace_id FROM wanted)
+       AND (g.capacity IS NOT NULL OR g.rate_count IS NOT NULL)
+       FOR SHARE OF g
 ), made AS (
-    INSERT INTO hourhand.lanes (queue, needs) SELECT queue, needs FROM wanted ORDER BY queue, needs
-    ON CONFLICT DO NOTHING RETURNING lane_id, queue, needs
+    INSERT INTO hourhand.lanes (namespace_id, queue, needs, gated, held, gate_ids)
+    SELECT w.namespace_id, w.queue, w.needs, w.gated,
+           EXISTS (SELECT FROM paused p WHERE p.namespace_id = w.namespace_id AND p.queue = w.queue),
+           (SELECT array_agg(l.gate_id ORDER BY l.gate_id) FROM limited l
+             WHERE l.namespace_id = w.namespace_id AND (l.kind = 'namespace' OR l.name = w.queue))
+      FROM wanted w ORDER BY namespace_id, queue, needs, gated
+    ON CONFLICT DO NOTHING RETURNING lane_id, namespace_id, queue, needs, gated
 )
-SELECT lane_id, queue, needs FROM made
+SELECT lane_id, namespace_id, queue, needs, gated FROM made
 UNION
-SELECT l.lane_id, l.queue, l.needs FROM hourhand.lanes l JOIN wanted USING (queue, needs);
+SELECT l.lane_id, l.namespace_id, l.queue, l.needs, l.gated
+  FROM hourhand.lanes l JOIN wanted USING (namespace_id, queue, needs, gated);
 
 -- name: list_lanes
-SELECT lane_id, queue, needs FROM hourhand.lanes WHERE lane_id > @after ORDER BY lane_id;
+SELECT l.lane_id, l.namespace_id, l.queue, l.needs, l.gated OR l.gate_ids IS NOT NULL AS careful, l.held, n.weight
+  FROM hourhand.lanes l JOIN hourhand.namespaces n USING (namespace_id)
+ ORDER BY l.lane_id;
 
 -- name: find_namespace
 SELECT namespace_id, name FROM hourhand.namespaces WHERE name = @name;

@@ -1,7 +1,7 @@
 -- name: get_live_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
   FROM hourhand.live_runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -11,7 +11,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: get_finished_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note
+       q.note, q.retry_of
   FROM hourhand.runs r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -22,11 +22,12 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- Newest first. Live runs are few: never more than the backlog.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
            AND (@before::uuid IS NULL OR x.run_id < @before)
+           AND (@since::uuid IS NULL OR x.run_id >= @since)
          ORDER BY x.run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -36,12 +37,13 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_live_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND ((x.job_id = @job_id AND x.cause <> 0) OR x.run_id = @once_run_id::uuid)
            AND x.state = ANY (@states::smallint[])
            AND (@before::uuid IS NULL OR x.run_id < @before)
+           AND (@since::uuid IS NULL OR x.run_id >= @since)
          ORDER BY x.run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -51,11 +53,12 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_finished_runs
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note
+       q.note, q.retry_of
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
-           AND x.run_id < @before::uuid
+           AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+           AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
          ORDER BY x.run_id DESC LIMIT @limit) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -65,11 +68,12 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_finished_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note
+       q.note, q.retry_of
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
            AND x.state = ANY (@states::smallint[])
-           AND x.run_id < @before::uuid
+           AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+           AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
          ORDER BY x.run_id DESC LIMIT @limit) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -77,7 +81,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
  ORDER BY r.run_id DESC;
 
 -- name: list_attempts
-SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, a.ended_at
+SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, a.ended_at, a.late_state, a.late_at
   FROM hourhand.attempts a
   LEFT JOIN hourhand.nodes n ON n.node_id = a.executor_id
  WHERE a.run_id = @run_id
@@ -89,3 +93,90 @@ SELECT state, count(*) AS count FROM hourhand.live_runs WHERE namespace_id = @na
 -- name: count_finished_since
 SELECT state, count(*) AS count FROM hourhand.runs
  WHERE namespace_id = @namespace_id AND run_id >= @since::uuid GROUP BY state;
+
+-- name: list_retries
+-- The runs that were asked for to repeat this one, oldest first.
+SELECT run_id FROM hourhand.run_requests WHERE retry_of = @run_id ORDER BY run_id;
+
+-- name: pick_retries
+-- Finished runs that fit a filter and that no retry, or retry of a retry, already repeats or has repeated with success.
+-- Of the two ways in, by job and by time, the planner leaves out the one that the parameters rule out.
+SELECT p.run_id
+  FROM (SELECT x.run_id, x.state, x.reason FROM hourhand.runs x
+         WHERE @job_id::uuid IS NULL AND x.namespace_id = @namespace_id
+           AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
+         UNION ALL
+        SELECT x.run_id, x.state, x.reason FROM hourhand.runs x
+         WHERE x.job_id = @job_id AND x.namespace_id = @namespace_id AND x.run_id >= @since AND x.run_id < @before) p
+ WHERE p.state = ANY (@states::smallint[])
+   AND (@reasons::text[] IS NULL OR p.reason = ANY (@reasons))
+   AND (@again::boolean OR NOT EXISTS (
+        WITH RECURSIVE later AS (
+            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = p.run_id
+            UNION ALL
+            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+        )
+        SELECT FROM later l
+         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
+            OR EXISTS (SELECT FROM hourhand.runs r
+                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id AND r.state = 10)))
+ ORDER BY p.run_id DESC
+ LIMIT @limit;
+
+-- name: retry_facts
+-- What must be known of finished runs to run them again. The payload is read only where a key is made from it.
+SELECT r.run_id, r.job_id, j.policy, j.due_at IS NULL AS recurring,
+       CASE WHEN j.policy ? 'concurrency_key' THEN coalesce(q.payload, j.payload) END AS payload
+  FROM hourhand.runs r
+  JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
+ WHERE r.namespace_id = @namespace_id AND r.run_id = ANY (@run_ids::uuid[]) AND j.status <> 2
+ ORDER BY r.run_id DESC;
+
+-- name: lock_retries
+-- One at a time in a namespace: the next one sees what the one before has made.
+SELECT pg_advisory_xact_lock(hashtext('hourhand.retries'), @namespace_id);
+
+-- name: insert_retries
+-- New runs that repeat finished ones: of the same job as it is now, for the same time, with the same payload where the
+-- run had one of its own. Waits for changes of the jobs that are under way; a cancelled job gets no run. Left out are
+-- runs that are repeated already, and those of which a later repetition is among those seen by this request.
+WITH RECURSIVE wanted AS (
+    SELECT x.* FROM unnest(@run_ids::uuid[], @new_ids::uuid[], @gate_ids::text[], @expires::timestamptz[],
+                           @behind::boolean[]) AS x(run_id, new_id, gate_ids, expires_at, behind)
+), later(origin, run_id) AS (
+    SELECT w.run_id, q.run_id FROM wanted w JOIN hourhand.run_requests q ON q.retry_of = w.run_id
+    UNION ALL
+    SELECT l.origin, q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+), chosen AS MATERIALIZED (
+    SELECT w.*, r.job_id, r.scheduled_for
+      FROM wanted w
+      JOIN hourhand.runs r ON r.namespace_id = @namespace_id AND r.run_id = w.run_id
+     WHERE NOT EXISTS (
+        SELECT FROM later l
+         WHERE l.origin = w.run_id
+           AND (l.run_id = ANY (@seen::uuid[])
+                OR (NOT @again::boolean
+                    AND (EXISTS (SELECT FROM hourhand.live_runs v WHERE v.run_id = l.run_id)
+                         OR EXISTS (SELECT FROM hourhand.runs f
+                                     WHERE f.namespace_id = @namespace_id AND f.run_id = l.run_id AND f.state = 10)))))
+), job AS MATERIALIZED (
+    SELECT j.job_id, j.lane_id, j.version, j.priority FROM hourhand.jobs j
+     WHERE j.namespace_id = @namespace_id AND j.job_id IN (SELECT job_id FROM chosen) AND j.status <> 2
+       FOR SHARE
+), asked AS (
+    INSERT INTO hourhand.run_requests (run_id, requested_by, requested_at, note, payload, retry_of, overlap)
+    SELECT c.new_id, @requested_by::text, @now::timestamptz, @note::text, q.payload, c.run_id,
+           CASE WHEN c.behind THEN 'queue_all' END
+      FROM chosen c
+      JOIN job USING (job_id)
+      LEFT JOIN hourhand.run_requests q ON q.run_id = c.run_id
+)
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
+                                cause, gate_ids, waits_on, expires_at)
+SELECT c.new_id, c.job_id, c.scheduled_for, @now, @namespace_id, job.lane_id, job.version,
+       CASE WHEN c.behind THEN 1 ELSE 0 END, job.priority, 2, c.gate_ids::int[], CASE WHEN c.behind THEN 0 END,
+       c.expires_at
+  FROM chosen c
+  JOIN job USING (job_id)
+RETURNING run_id;

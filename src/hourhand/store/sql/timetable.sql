@@ -12,12 +12,12 @@ WITH due AS (
        FOR UPDATE SKIP LOCKED
 ), fired AS (
     DELETE FROM hourhand.timetable t WHERE t.job_id = ANY (ARRAY(SELECT job_id FROM due))
-    RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority
+    RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
-                                cause)
+                                cause, gate_ids, expires_at)
 SELECT hourhand.scheduled_run_id(next_fire, job_id), job_id, next_fire, next_fire, namespace_id, lane_id, version, 0,
-       priority, 0
+       priority, 0, gate_ids, next_fire + expires_after
   FROM fired
 ON CONFLICT DO NOTHING
 RETURNING ready_at;
@@ -40,7 +40,8 @@ WITH moves AS (
     SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
                   AS m(job_id, expected, version, next_fire)
 ), held AS (
-    SELECT t.job_id, m.next_fire AS following, t.namespace_id, t.lane_id, t.version, t.priority
+    SELECT t.job_id, m.next_fire AS following, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids,
+           t.expires_after, t.exclusive
       FROM moves m
       JOIN hourhand.timetable t ON t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
      WHERE EXISTS (SELECT FROM hourhand.shards s
@@ -61,10 +62,17 @@ WITH moves AS (
     ON CONFLICT (job_id, first_due) DO NOTHING
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
-                                cause)
-SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, held.version, 0, held.priority, 1
+                                cause, gate_ids, expires_at, waits_on)
+SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, held.version, behind::int, held.priority, 1,
+       held.gate_ids, x.due + held.expires_after, CASE WHEN behind THEN 0 END
   FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[]) AS x(run_id, job_id, due)
   JOIN held USING (job_id)
+ CROSS JOIN LATERAL (
+    -- One that is overdue already will hardly be gone in time: the new run waits to be judged, out of the ready index.
+    SELECT held.exclusive AND EXISTS (SELECT FROM hourhand.live_runs e
+                                       WHERE e.job_id = held.job_id AND e.cause <> 0 AND e.ready_at <= @now
+                                         AND e.run_id < x.run_id) AS behind
+ ) b
 ON CONFLICT DO NOTHING
 RETURNING ready_at;
 

@@ -1,0 +1,73 @@
+"""Why a run ended as it did, and what a person can do about it: a sentence each, for every reason there is."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hourhand.model.states import Reason, RunState
+
+
+class End(NamedTuple):
+    meaning: str
+    advice: str | None = None
+
+
+_LOGS: Final = "see its log: hourhand run logs {run_id}"
+_AGAIN: Final = "run it again: hourhand run retry {run_id}"
+
+REASONS: Final[Mapping[Reason, End]] = {
+    Reason.EXIT_CODE: End("the program ended with a code that is no success", _LOGS),
+    Reason.SIGNAL: End("a signal killed it", _LOGS),
+    Reason.EXCEPTION: End("the handler raised an exception", _LOGS),
+    Reason.HTTP_STATUS: End("the answer had a status that is no success", "ask whoever serves the address"),
+    Reason.CONNECTION: End("no answer came from the address", "check that it can be reached from the executors"),
+    Reason.TIMEOUT: End("an attempt took longer than the job's timeout", "make it quicker, or raise timeout"),
+    Reason.DEADLINE: End(
+        "all attempts and the waiting together took longer than the job's deadline",
+        "find out what it waited for, or raise deadline",
+    ),
+    Reason.QUEUE_TIMEOUT: End(
+        "it waited longer for its start than the job's queue_timeout",
+        "add executors, loosen the limit it waited for, or raise queue_timeout",
+    ),
+    Reason.NOT_STARTED: End("the program could not be started", "see whether it exists on the executors"),
+    Reason.BAD_ARGUMENTS: End("the payload does not fit the handler", "correct it: hourhand job update {job_id}"),
+    Reason.UNKNOWN_HANDLER: End("the executor has no such handler", "start executors with the module that has it"),
+    Reason.TARGET_BLOCKED: End("the address is one that jobs may not call", "see kinds.allow_private_targets"),
+    Reason.RESULT_TOO_LARGE: End("the result is too large to be kept", "return a reference to it instead"),
+    Reason.EXECUTOR_LOST: End("its executor stopped answering", _AGAIN),
+    Reason.CLAIM_LOST: End("the answer to its claim was lost on the way", _AGAIN),
+    Reason.SHUTDOWN: End("its executor was stopping", _AGAIN),
+    Reason.POISON: End(
+        "it was lost together with its executor again and again, and may be what kills executors: it is in quarantine",
+        "find out what it does to them before you release it: hourhand run retry {run_id}",
+    ),
+    Reason.SNOOZED: End("the job asked to be run later"),
+    Reason.CANCELLED: End("somebody cancelled it"),
+    Reason.JOB_CANCELLED: End("its job was cancelled before it started"),
+    Reason.OVERLAP: End(
+        "an earlier run of the job was not finished when it fell due, and the job's overlap policy says not to run it",
+        "choose another policy (overlap), or let the job fall due less often",
+    ),
+    Reason.SUPERSEDED: End("it waited for a retry when the next run of its job fell due and took its place"),
+    Reason.CATCHUP_WINDOW: End("its time was longer ago than the job's catch-up window when it could have run"),
+    Reason.CATCHUP_LAST: End("a later due time of the job was run in its place after a time without planning"),
+}
+
+_STATES: Final[Mapping[RunState, End]] = {
+    RunState.SUCCEEDED: End("it succeeded"),
+    RunState.FAILED: End("its last attempt failed", _LOGS),
+    RunState.TIMED_OUT: End("it took too long"),
+    RunState.LOST: End(
+        "its executor died, and as it may run at most once nobody knows how far it came", "see what it has done"
+    ),
+    RunState.CANCELLED: End("it was cancelled"),
+    RunState.SKIPPED: End("it was not run"),
+    RunState.MISSED: End("its time passed before it could run"),
+}
+
+
+def end_of(state: RunState, reason: str | None) -> End:
+    """A run that may run at most once is lost for good; that says more than the loss of the executor."""
+    if reason in list(Reason) and state is not RunState.LOST:
+        return REASONS[Reason(reason)]
+    return _STATES[state]

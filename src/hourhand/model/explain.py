@@ -1,0 +1,392 @@
+"""Why a run is where it is: every gate it has to pass, in order, with what is known of it now.
+
+A pure function from a snapshot to an explanation.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from uuid import UUID
+
+from hourhand.model.durations import format_duration
+from hourhand.model.ends import end_of
+from hourhand.model.gates import next_start
+from hourhand.model.node_state import NodeState
+from hourhand.model.policy import Rate, format_rate
+from hourhand.model.snapshot import AHEAD_MAX, Executor, GateFacts, Snapshot
+from hourhand.model.states import EXECUTING_STATES, JobState, RunState
+
+_SECOND: Final = timedelta(seconds=1)
+
+
+class GateName(StrEnum):
+    """The order is the order in which a run passes them."""
+
+    JOB = "job"
+    DUE = "due"
+    RETRY = "retry"
+    OVERLAP = "overlap"
+    QUEUE = "queue"
+    EXECUTOR = "executor"
+    SLOT = "slot"
+    RATE = "rate"
+    LIMIT = "limit"
+    SHARE = "share"
+    PRIORITY = "priority"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    ENDED = "ended"
+
+
+# --- what is told -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One gate, and whether the run may pass it now."""
+
+    gate: GateName
+    passed: bool
+    detail: str
+    until: datetime | None = None
+    """When it opens, where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    run_id: UUID
+    job_id: UUID
+    job_name: str
+    status: str
+    summary: str
+    gates: Sequence[Passage]
+    advice: str | None = None
+    expires_at: datetime | None = None
+    """When it is given up, if it has not started by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    passage: Passage
+    summary: str = ""
+    """What to say when this is what holds the run."""
+    advice: str | None = None
+    gate_id: int | None = None
+
+
+def explain(s: Snapshot) -> Explanation:
+    if s.state.is_final:
+        return _ended(s)
+    if s.state in EXECUTING_STATES:
+        return _executing(s)
+    findings = [finding for look in _LOOKS for finding in look(s)]
+    holding = _holding(s, findings)
+    if holding is None:
+        summary, advice = "nothing holds it back: an executor takes it within a moment", None
+    else:
+        summary, advice = holding.summary, holding.advice
+    return _explanation(s, summary, [finding.passage for finding in findings], advice)
+
+
+def _holding(s: Snapshot, findings: Sequence[_Finding]) -> _Finding | None:
+    """What the run waits on, if it was told to wait; else the first gate it cannot pass."""
+    if s.waits_on is not None and s.state is RunState.WAITING:
+        named = next((finding for finding in findings if finding.gate_id == s.waits_on), None)
+        if named is not None:
+            return named
+    return next((finding for finding in findings if not finding.passage.passed), None)
+
+
+# --- runs that wait ---------------------------------------------------------------------------------------
+
+
+def _look_at_job(s: Snapshot) -> list[_Finding]:
+    match s.job_state:
+        case JobState.CANCELLED:
+            return [_held(GateName.JOB, "the job is cancelled", "its job is cancelled: it will not start")]
+        case JobState.PAUSED:
+            why = f" ({s.pause_reason})" if s.pause_reason else ""
+            return [_open(GateName.JOB, f"the job is paused{why}, which does not hold back runs that are made already")]
+        case _:
+            return [_open(GateName.JOB, "the job is active")]
+
+
+def _look_at_time(s: Snapshot) -> list[_Finding]:
+    waits = s.ready_at > s.now
+    if waits and not s.attempt and not _waits_for_rate(s):
+        when = f"due at {_at(s.ready_at)}, {_in(s, s.ready_at)}"
+        return [_held(GateName.DUE, when, f"is {when}", s.ready_at)]
+    findings = [_open(GateName.DUE, f"was due at {_at(s.scheduled_for)}, {_ago(s, s.scheduled_for)}")]
+    if s.attempt and waits and not _waits_for_rate(s):
+        why = f" ({s.reason})" if s.reason else ""
+        detail = f"back-off after attempt {s.attempt}{why} until {_at(s.ready_at)}, {_in(s, s.ready_at)}"
+        summary = f"waits for its next attempt until {_at(s.ready_at)}, {_in(s, s.ready_at)}"
+        findings.append(_held(GateName.RETRY, detail, summary, s.ready_at))
+    elif s.attempt:
+        findings.append(_open(GateName.RETRY, f"attempt {s.attempt + 1} may start"))
+    return findings
+
+
+def _waits_for_rate(s: Snapshot) -> bool:
+    """A rate gives a run another time to start at, and leaves its mark."""
+    return s.state is RunState.QUEUED and any(gate.rate and gate.gate_id == s.waits_on for gate in s.gates)
+
+
+def _look_at_overlap(s: Snapshot) -> list[_Finding]:
+    earlier = [sibling for sibling in s.siblings if sibling.run_id < s.run_id]
+    if s.waits_on != 0 or s.state is not RunState.WAITING:
+        return []
+    if not earlier:
+        detail = "the earlier run of its job has just ended: it is let go within a second"
+        return [_held(GateName.OVERLAP, detail, "waits for its turn, which comes within a second", gate_id=0)]
+    first, more = earlier[0], len(earlier) - 1
+    since = f" since {_at(first.started_at)}" if first.started_at else ""
+    others = f", and {more} more" if more else ""
+    detail = f"waits for run {first.run_id} of the same job ({first.state.word}{since}){others}"
+    advice = "cancel the earlier run, or allow both: overlap = allow"
+    return [_held(GateName.OVERLAP, detail, "waits for an earlier run of its job", advice=advice, gate_id=0)]
+
+
+def _look_at_queue(s: Snapshot) -> list[_Finding]:
+    if s.queue_paused_at is None:
+        return [_open(GateName.QUEUE, f"queue {s.queue} is not paused")]
+    by = f" by {s.queue_paused_by}" if s.queue_paused_by else ""
+    why = f": {s.queue_pause_reason}" if s.queue_pause_reason else ""
+    detail = f"queue {s.queue} is paused since {_at(s.queue_paused_at)}{by}{why}"
+    advice = f"hourhand queue resume {s.queue}"
+    return [_held(GateName.QUEUE, detail, f"waits because queue {s.queue} is paused{why}", advice=advice)]
+
+
+def _look_at_executors(s: Snapshot) -> list[_Finding]:
+    serving = [executor for executor in s.executors if executor.facts.serves(s.queue)]
+    offering = [executor for executor in serving if s.needs in executor.facts.offers]
+    if offering:
+        offer = "offers" if len(offering) == 1 else "offer"
+        return [_open(GateName.EXECUTOR, f"needs {s.needs}: {_counted(offering, 'executor')} of this queue {offer} it")]
+    waits = f"waits for an executor that offers {s.needs}"
+    if not s.executors:
+        detail = f"needs {s.needs}: no executor is alive"
+        return [_held(GateName.EXECUTOR, detail, "waits for an executor: none is alive", advice="start an executor")]
+    if not serving:
+        detail = f"no live executor serves queue {s.queue}; {_counted(s.executors, 'executor')} serve others"
+        summary = f"waits for an executor that serves queue {s.queue}"
+        return [_held(GateName.EXECUTOR, detail, summary, advice=f"hourhand executor --queue {s.queue}")]
+    elsewhere = [executor for executor in s.executors if s.needs in executor.facts.offers]
+    hint = f"offered in other queues by {elsewhere[0].name}; " if elsewhere else _nearest(s.needs, serving)
+    detail = (
+        f"needs {s.needs}: no live executor offers it; {hint}{_counted(serving, 'executor')} "
+        f"{'serves' if len(serving) == 1 else 'serve'} this queue"
+    )
+    return [_held(GateName.EXECUTOR, detail, waits, advice="start an executor that has it, or correct the job")]
+
+
+def _nearest(needs: str, executors: Sequence[Executor]) -> str:
+    offered = sorted({need for executor in executors for need in executor.facts.offers})
+    close = difflib.get_close_matches(needs, offered, n=2, cutoff=0.6)
+    return f"nearest: {', '.join(close)}; " if close else ""
+
+
+def _look_at_slots(s: Snapshot) -> list[_Finding]:
+    offering = [e for e in s.executors if e.facts.serves(s.queue) and s.needs in e.facts.offers]
+    if not offering:
+        return []
+    working = [executor for executor in offering if executor.state is NodeState.WORKING]
+    if not working:
+        states = sorted({executor.state.value for executor in offering})
+        who = (
+            "the executor that offers it is"
+            if len(offering) == 1
+            else f"all {len(offering)} executors that offer it are"
+        )
+        detail = f"{who} {' or '.join(states)}"
+        advice = f"hourhand node resume {offering[0].name}" if offering[0].state is not NodeState.LATE else None
+        return [_held(GateName.SLOT, detail, f"waits for an executor: {detail}", advice=advice)]
+    used = sum(executor.facts.slots_for(s.needs).used for executor in working)
+    total = sum(executor.facts.slots_for(s.needs).total for executor in working)
+    if used >= total:
+        who = (
+            "the executor that offers it is" if len(working) == 1 else f"all {len(working)} executors that offer it are"
+        )
+        detail = f"{who} full: {used} of {total} slots"
+        advice = "start another executor, or give this one more slots"
+        return [_held(GateName.SLOT, detail, f"waits for a free slot: {detail}", advice=advice)]
+    return [_open(GateName.SLOT, f"{total - used} of {total} slots are free on {_counted(working, 'executor')}")]
+
+
+def _look_at_rates(s: Snapshot) -> list[_Finding]:
+    return [_rate(s, gate, gate.rate) for gate in s.gates if gate.rate is not None]
+
+
+def _rate(s: Snapshot, gate: GateFacts, rate: Rate) -> _Finding:
+    told = f"{_label(s, gate)} may start {format_rate(rate)}"
+    retimed = _waits_for_rate(s) and gate.gate_id == s.waits_on and s.ready_at > s.now
+    opens = s.ready_at if retimed else next_start(rate, gate.starts, s.now)
+    if opens <= s.now:
+        return _open(GateName.RATE, f"{told}: there is room for a start now")
+    when = f"next start at {_at(opens)}, {_in(s, opens)}"
+    summary = f"waits for the rate limit of {_label(s, gate)}: {when}"
+    return _held(GateName.RATE, f"{told}: {when}", summary, opens, gate_id=gate.gate_id)
+
+
+def _look_at_limits(s: Snapshot) -> list[_Finding]:
+    return [_limit(s, gate, gate.capacity) for gate in s.gates if gate.capacity is not None]
+
+
+def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> _Finding:
+    name = f"limit of {_label(s, gate)}" if gate.kind != "key" else f"limit {gate.name}"
+    told = f"{name}: {gate.taken} of {capacity} held"
+    waits_here = s.state is RunState.WAITING and s.waits_on == gate.gate_id
+    if gate.taken < capacity and not waits_here:
+        return _open(GateName.LIMIT, told)
+    if gate.taken < capacity:
+        detail = f"{told}: one has just become free, and it is let go within a second"
+    else:
+        detail = told + _held_by(gate)
+    return _held(GateName.LIMIT, detail, f"waits for a slot of {name}", gate_id=gate.gate_id)
+
+
+def _held_by(gate: GateFacts) -> str:
+    named = [f"run {h.run_id} (job {h.job_name}, since {_at(h.since)})" for h in gate.holders]
+    more = gate.taken - len(named)
+    if more > 0:
+        named.append(f"{more} more")
+    return f" by {', '.join(named)}" if named else ""
+
+
+def _look_at_others(s: Snapshot) -> list[_Finding]:
+    competition = s.competition
+    full = any(not finding.passage.passed for finding in _look_at_slots(s))
+    findings = []
+    if competition.weight_of_others:
+        whole = competition.weight + competition.weight_of_others
+        detail = (
+            f"namespace {s.namespace} has {competition.weight} of {whole} parts among those that wait for these slots"
+        )
+        findings.append(_Finding(Passage(GateName.SHARE, not full, detail), f"waits for its share: {detail}"))
+    if competition.ahead:
+        count = f"more than {AHEAD_MAX}" if competition.ahead > AHEAD_MAX else str(competition.ahead)
+        detail = f"{count} of higher or equal priority ahead of it"
+        findings.append(_Finding(Passage(GateName.PRIORITY, not full, detail), detail))
+    else:
+        findings.append(_open(GateName.PRIORITY, f"priority {s.priority}: no run is ahead"))
+    return findings
+
+
+_LOOKS: Final[Sequence[Callable[[Snapshot], list[_Finding]]]] = (
+    _look_at_job,
+    _look_at_time,
+    _look_at_overlap,
+    _look_at_queue,
+    _look_at_executors,
+    _look_at_slots,
+    _look_at_rates,
+    _look_at_limits,
+    _look_at_others,
+)
+
+
+# --- runs in somebody's hands, and runs that have ended ---------------------------------------------------
+
+
+def _executing(s: Snapshot) -> Explanation:
+    passages = [_open(GateName.DUE, f"was due at {_at(s.scheduled_for)}, {_ago(s, s.scheduled_for)}").passage]
+    passages += [_limit_held(s, gate, gate.capacity) for gate in s.gates if gate.capacity is not None]
+    name = s.executor.name if s.executor else "an executor"
+    silent = _silence(s)
+    match s.state:
+        case RunState.CLAIMED:
+            gate, summary = GateName.CLAIMED, f"claimed by {name}; attempt {s.attempt} starts now"
+        case RunState.CANCELLING:
+            gate, summary = GateName.CANCELLING, f"cancel was asked for; {name} is ending attempt {s.attempt}"
+        case _:
+            gate = GateName.RUNNING
+            since = f" since {_at(s.started_at)}, for {_span(s.now - s.started_at)}" if s.started_at else ""
+            summary = f"running on {name}{since}, attempt {s.attempt}"
+    passages.append(Passage(gate, True, summary + silent))
+    return _explanation(s, summary + silent, passages)
+
+
+def _limit_held(s: Snapshot, gate: GateFacts, capacity: int) -> Passage:
+    name = f"limit of {_label(s, gate)}" if gate.kind != "key" else f"limit {gate.name}"
+    return Passage(GateName.LIMIT, True, f"{name}: {gate.taken} of {capacity} held, one of them by this run")
+
+
+def _silence(s: Snapshot) -> str:
+    if s.executor is None or (s.executor.state.is_present and s.executor.lease_until >= s.now):
+        return ""
+    if not s.executor.state.is_present:
+        return f"; {s.executor.name} is {s.executor.state.value}, and the run is given to another in a moment"
+    return (
+        f"; the lease of {s.executor.name} ran out {_ago(s, s.executor.lease_until)}: "
+        "if it stays silent the run is given to another"
+    )
+
+
+def _ended(s: Snapshot) -> Explanation:
+    end = end_of(s.state, s.reason)
+    when = f" at {_at(s.ended_at)}" if s.ended_at else ""
+    why = f" ({s.reason})" if s.reason else ""
+    tries = f" in attempt {s.attempt}" if s.attempt else ""
+    first_line = (s.error or "").strip().partition("\n")[0][:200]
+    said = f"; it said: {first_line}" if first_line else ""
+    summary = f"{s.state.word}{why}: {end.meaning}"
+    detail = f"{s.state.word}{when}{tries}{why}: {end.meaning}{said}"
+    advice = None if end.advice is None else end.advice.format(run_id=s.run_id, job_id=s.job_id)
+    return _explanation(s, summary, [Passage(GateName.ENDED, True, detail)], advice)
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+def _explanation(s: Snapshot, summary: str, gates: Sequence[Passage], advice: str | None = None) -> Explanation:
+    expires_at = s.expires_at if s.state in (RunState.QUEUED, RunState.WAITING) else None
+    return Explanation(s.run_id, s.job_id, s.job_name, s.state.word, summary, gates, advice, expires_at)
+
+
+def _open(gate: GateName, detail: str) -> _Finding:
+    return _Finding(Passage(gate, True, detail))
+
+
+def _held(
+    gate: GateName,
+    detail: str,
+    summary: str,
+    until: datetime | None = None,
+    advice: str | None = None,
+    gate_id: int | None = None,
+) -> _Finding:
+    return _Finding(Passage(gate, False, detail, until), summary, advice, gate_id)
+
+
+def _label(s: Snapshot, gate: GateFacts) -> str:
+    match gate.kind:
+        case "job":
+            return f"job {s.job_name}"
+        case "namespace":
+            return f"namespace {s.namespace}"
+        case kind:
+            return f"{kind} {gate.name}"
+
+
+def _counted(found: Sequence[object], noun: str) -> str:
+    return f"{len(found)} {noun}" if len(found) == 1 else f"{len(found)} {noun}s"
+
+
+def _at(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _in(s: Snapshot, instant: datetime) -> str:
+    return f"in {_span(instant - s.now)}"
+
+
+def _ago(s: Snapshot, instant: datetime) -> str:
+    return f"{_span(s.now - instant)} ago" if instant <= s.now else _in(s, instant)
+
+
+def _span(length: timedelta) -> str:
+    return format_duration(timedelta(seconds=round(length.total_seconds()))) if length >= _SECOND else "less than 1s"

@@ -1,0 +1,130 @@
+"""Which of the runs that are due may start now: the pure decision over limits and rates.
+
+A gate has a capacity (how many may hold it at once), a rate (how many may start in a stretch of time), or both. A run
+starts only when every gate of it has room; then it takes a place in each. What does not fit waits on the first gate
+that has no room. Order is the caller's: priority first, then who waits longest.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from hourhand.model.policy import Rate
+
+SLICES: Final = 60
+"""A rate is counted in slices of its stretch. A slice counts until all of it is too old, so that no stretch of
+that length ever has more starts than allowed; it may have up to a sixtieth less."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What has started lately: the newest slice with a start, and the counts per slice, newest first."""
+
+    newest: int = 0
+    counts: tuple[int, ...] = ()
+
+    def at(self, slice_now: int) -> "Starts":
+        """The same, seen from a later slice."""
+        gone = slice_now - self.newest
+        if gone <= 0:
+            return self
+        return Starts(slice_now, ((0,) * min(gone, SLICES + 1) + self.counts)[: SLICES + 1])
+
+    def plus_one(self) -> "Starts":
+        first = self.counts[0] if self.counts else 0
+        return Starts(self.newest, (first + 1, *self.counts[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    gate_id: int
+    capacity: int | None = None
+    held: int = 0
+    rate: Rate | None = None
+    starts: Starts = Starts()
+
+    def has_place(self) -> bool:
+        return self.capacity is None or self.held < self.capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    run_id: UUID
+    gate_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    admitted: Sequence[UUID]
+    waiting: Sequence[tuple[UUID, int]]
+    """Runs that wait for a place, and the gate."""
+    later: Sequence[tuple[UUID, int, datetime]]
+    """Runs that may try again at a time, by a rate, and the gate."""
+    gates: Mapping[int, Gate]
+    """The gates afterwards."""
+
+
+def admit(candidates: Sequence[Candidate], gates: Mapping[int, Gate], places: int, now: datetime) -> Verdict:
+    """Lets at most `places` candidates through, in their order; those beyond that are left where they are. Gates that
+    are not in the mapping hold nobody up."""
+    state = {gate_id: _seen_from(gate, now) for gate_id, gate in gates.items()}
+    admitted: list[UUID] = []
+    waiting: list[tuple[UUID, int]] = []
+    later: list[tuple[UUID, int, datetime]] = []
+    delayed: dict[int, int] = {}
+    for candidate in candidates:
+        mine = [state[gate_id] for gate_id in candidate.gate_ids if gate_id in state]
+        full = next((gate for gate in mine if not gate.has_place()), None)
+        if full is not None:
+            waiting.append((candidate.run_id, full.gate_id))
+            continue
+        slow = next((gate for gate in mine if gate.rate is not None and _left(gate.rate, gate.starts) <= 0), None)
+        if slow is not None:
+            ahead = delayed[slow.gate_id] = delayed.get(slow.gate_id, -1) + 1
+            assert slow.rate is not None
+            later.append((candidate.run_id, slow.gate_id, next_start(slow.rate, slow.starts, now, ahead)))
+            continue
+        if len(admitted) >= places:
+            continue
+        admitted.append(candidate.run_id)
+        for gate in mine:
+            starts = gate.starts if gate.rate is None else gate.starts.plus_one()
+            state[gate.gate_id] = replace(gate, held=gate.held + 1, starts=starts)
+    return Verdict(admitted, waiting, later, state)
+
+
+def next_start(rate: Rate, starts: Starts, now: datetime, ahead: int = 0) -> datetime:
+    """When a rate lets the next one start, if `ahead` others go first."""
+    seen = starts.at(slice_of(rate, now))
+    free = _left(rate, seen)
+    if ahead < free:
+        return now
+    # Each slice gives its starts back when all of it is older than the stretch; later ones follow a stretch behind.
+    rounds, missing = divmod(ahead - free, rate.count)
+    for age in range(len(seen.counts) - 1, -1, -1):
+        missing -= seen.counts[age]
+        if missing < 0:
+            return _begin_of(rate, seen.newest - age + SLICES + 1) + rounds * timedelta(seconds=rate.seconds)
+    return _begin_of(rate, seen.newest + SLICES + 1) + rounds * timedelta(seconds=rate.seconds)
+
+
+def slice_of(rate: Rate, at: datetime) -> int:
+    return math.floor((at - _EPOCH).total_seconds() * SLICES / rate.seconds)
+
+
+def _begin_of(rate: Rate, number: int) -> datetime:
+    # A microsecond more than the quotient: rounding must not put it into the slice before.
+    return _EPOCH + timedelta(seconds=number * rate.seconds / SLICES, microseconds=1)
+
+
+def _left(rate: Rate, starts: Starts) -> int:
+    return rate.count - sum(starts.counts)
+
+
+def _seen_from(gate: Gate, now: datetime) -> Gate:
+    return gate if gate.rate is None else replace(gate, starts=gate.starts.at(slice_of(gate.rate, now)))

@@ -1,0 +1,60 @@
+"""What becomes of a run that falls due while earlier runs of its job are not finished: the pure decision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum, auto
+from uuid import UUID
+
+from hourhand.model.policy import OnNextDue, Overlap
+from hourhand.model.states import RunState
+
+
+class Fate(StrEnum):
+    GO = auto()
+    """Nothing is in its way."""
+    WAIT = auto()
+    """It waits until the earlier ones are finished."""
+    SKIP = auto()
+    """It is not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sibling:
+    """An earlier run of the same job that is not finished."""
+
+    run_id: UUID
+    state: RunState
+    retrying: bool = False
+    """It has failed and waits for its next attempt."""
+    held_back: bool = False
+    """It waits for its own turn, by the same policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    fate: Fate
+    cancel: Sequence[UUID] = ()
+    """Earlier runs that are to be cancelled."""
+    supersede: Sequence[UUID] = ()
+    """Earlier runs whose place it takes."""
+
+
+def judge(policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Sequence[Sibling]) -> Judgement:
+    """`earlier`: every unfinished run of the job that stands for an earlier time."""
+    superseded: list[UUID] = []
+    if on_next_due is OnNextDue.SUPERSEDE:
+        superseded = [sibling.run_id for sibling in earlier if sibling.retrying]
+        earlier = [sibling for sibling in earlier if not sibling.retrying]
+    if not earlier or policy is Overlap.ALLOW:
+        return Judgement(Fate.GO, supersede=superseded)
+    before_it = sum(sibling.held_back for sibling in earlier)
+    match policy:
+        case Overlap.SKIP:
+            return Judgement(Fate.SKIP, supersede=superseded)
+        case Overlap.CANCEL_RUNNING:
+            asked = [sibling.run_id for sibling in earlier if sibling.state is not RunState.CANCELLING]
+            return Judgement(Fate.WAIT, asked, superseded)
+        case Overlap.QUEUE_ONE:
+            return Judgement(Fate.SKIP if before_it >= 1 else Fate.WAIT, supersede=superseded)
+        case Overlap.QUEUE_ALL:
+            return Judgement(Fate.SKIP if before_it >= waiting_max else Fate.WAIT, supersede=superseded)

@@ -1,0 +1,107 @@
+"""Settles what waits: turns behind earlier runs of a job, waits that took too long, gates that have room again.
+
+A run that falls due while an earlier one of its job is not finished waits outside the ready index, put there by the
+planner or by an executor that met it. At its due instant the job's overlap policy decides. Each scheduler judges the
+jobs of its own shards; every write asks for the state it expects, so that two who judge at once do no harm.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.model.ids import shard_of
+from hourhand.model.overlap import Fate, Sibling, judge
+from hourhand.model.states import EXECUTING_STATES, Reason
+from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.ports.stores import Turn, TurnStore, Unfinished
+from hourhand.runtime.clock import DatabaseClock
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+BATCH_MAX = 1000
+LOOK_SECONDS = 1.0
+SOON_SECONDS = 0.1
+"""How often turns are looked at while there are any: that much later than the run before it a run may start."""
+STRAY_SECONDS = 30.0
+
+
+class Judge:
+    def __init__(self, turns: TurnStore, node_id: Callable[[], int], clock: DatabaseClock, bus: EventBus) -> None:
+        self._turns = turns
+        self._node_id = node_id
+        self._clock = clock
+        self._bus = bus
+        self._sweep_at = 0.0
+        self._strays_at = 0.0
+
+    async def run_once(self) -> float | None:
+        """Does what there is to do; says how long it may sleep."""
+        now = self._clock.now()
+        turns, gates, expired = await self._turns.what_waits(now)
+        if expired:
+            await self._turns.expire_runs(now, BATCH_MAX)
+        if gates and _monotonic() >= self._sweep_at:
+            self._sweep_at = _monotonic() + LOOK_SECONDS
+            if await self._turns.let_go_on(BATCH_MAX):
+                self._bus.publish(Topic.READY)
+        if _monotonic() >= self._strays_at:
+            self._strays_at = _monotonic() + STRAY_SECONDS
+            strays = await self._turns.free_stray_slots()
+            if strays:
+                emit(Event.STRAY_SLOTS_FREED, count=strays)
+        return await self._judge_turns() if turns else LOOK_SECONDS
+
+    async def _judge_turns(self) -> float:
+        turns = await self._turns.waiting_turns(self._node_id(), BATCH_MAX)
+        now = self._clock.now()
+        due = [turn for turn in turns if turn.ready_at <= now]
+        if due:
+            await self._judge(due, now)
+        waits = [self._clock.seconds_until(turn.ready_at) for turn in turns if turn.ready_at > now]
+        return max(min([SOON_SECONDS if due else LOOK_SECONDS, *waits]), 0.001)
+
+    async def _judge(self, due: Sequence[Turn], now: datetime) -> None:
+        unfinished: dict[UUID, list[Unfinished]] = defaultdict(list)
+        for row in await self._turns.unfinished_of(list({turn.job_id for turn in due})):
+            unfinished[row.job_id].append(row)
+        go: list[UUID] = []
+        skips: list[tuple[UUID, Reason]] = []
+        asked: list[UUID] = []
+        for turn in due:
+            # By their ids, which sort by due time: a retry stands for an old time and comes last all the same.
+            earlier = [row.sibling for row in unfinished[turn.job_id] if row.sibling.run_id < turn.run_id]
+            waiting_max = len(earlier) + 1 if turn.asked_for else turn.policy.overlap_max
+            judged = judge(turn.overlap, waiting_max, turn.policy.on_next_due, earlier)
+            if judged.fate is Fate.SKIP:
+                skips.append((turn.run_id, Reason.OVERLAP))
+            elif judged.fate is Fate.GO:
+                go.append(turn.run_id)
+            skips += [(run_id, Reason.SUPERSEDED) for run_id in judged.supersede]
+            for sibling in _named(earlier, judged.cancel):
+                if sibling.state in EXECUTING_STATES:
+                    asked.append(sibling.run_id)
+                else:
+                    skips.append((sibling.run_id, Reason.SUPERSEDED))
+        await self._write(go, skips, asked, now)
+
+    async def _write(
+        self, go: Sequence[UUID], skips: Sequence[tuple[UUID, Reason]], asked: Sequence[UUID], now: datetime
+    ) -> None:
+        if asked and await self._turns.ask_to_end(asked):
+            self._bus.publish(Topic.CANCEL)
+        if skips:
+            skipped = await self._turns.skip_runs(list(dict(skips).items()), now)
+            if skipped:
+                emit(Event.RUNS_SKIPPED, count=skipped)
+        if go and await self._turns.let_turns_go(go):
+            self._bus.publish(Topic.READY)
+
+
+def _named(siblings: Sequence[Sibling], run_ids: Collection[UUID]) -> list[Sibling]:
+    return [sibling for sibling in siblings if sibling.run_id in run_ids]
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

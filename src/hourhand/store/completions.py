@@ -1,0 +1,106 @@
+"""Transactions in which a job writes what it will and, as the last thing, the end of its own run."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from hourhand.database.connections import CONNECTION_FAULTS, Connection, Database, Record
+from hourhand.database.queries import load_queries
+from hourhand.model.errors import CommitUnknown, DatabaseUnavailable
+from hourhand.ports.stores import Finish
+from hourhand.store.live_runs import LiveRuns
+
+if TYPE_CHECKING:
+    from asyncpg.transaction import Transaction
+
+CLOSE_SECONDS_MAX: Final = 5.0
+_FORGET: Final = "SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP"
+"""What a job may have left behind in the session; the next one must not find it."""
+
+
+class Completions:
+    def __init__(self, database: Database, live_runs: LiveRuns) -> None:
+        """`live_runs` must be on the same database."""
+        self._database = database
+        self._live_runs = live_runs
+        self._queries = load_queries("hourhand.store.sql", "completions.sql", database.schema)
+
+    async def begin(self) -> "Completion":
+        db = await self._database.borrow()
+        transaction = db.transaction()
+        try:
+            await transaction.start()
+        except BaseException as fault:
+            db.terminate()
+            await self._database.give_back(db)
+            if isinstance(fault, CONNECTION_FAULTS):
+                raise _unavailable(fault) from fault
+            raise
+        return Completion(self._database, db, transaction, self._live_runs)
+
+    async def is_recorded(self, finish: Finish) -> bool:
+        # In this order: the first statement waits for the transaction whose fate is asked about.
+        held = await self._database.fetch(self._queries["still_held"], run_id=finish.run_id, fence=finish.fence)
+        if held:
+            return False
+        return bool(
+            await self._database.fetch(
+                self._queries["is_recorded"], run_id=finish.run_id, state=finish.state, ended_at=finish.ended_at
+            )
+        )
+
+
+class Completion:
+    """One such transaction, open."""
+
+    def __init__(
+        self, database: Database, connection: Connection, transaction: "Transaction", live_runs: LiveRuns
+    ) -> None:
+        self.connection = connection
+        self._database = database
+        self._transaction = transaction
+        self._live_runs = live_runs
+        self._is_open = True
+
+    async def complete(self, finish: Finish) -> bool:
+        if not self.connection.is_in_transaction():
+            raise RuntimeError("the handler has ended the transaction of ctx.transaction() itself")
+        rows = await self._finish(finish)
+        if not rows:
+            return False
+        self._is_open = False
+        try:
+            await self._transaction.commit()
+        except CONNECTION_FAULTS as fault:
+            raise CommitUnknown(f"the connection broke during the commit: {fault or type(fault).__name__}") from fault
+        self._live_runs.tell_let_go(rows)
+        return True
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                if self._is_open:
+                    await self._transaction.rollback()
+                if not self._database.settings.pooler:
+                    await self.connection.execute(_FORGET)
+        except (asyncpg.PostgresError, *CONNECTION_FAULTS):
+            _cut(self.connection)  # in whatever state it is, nobody gets it after this
+        await self._database.give_back(self.connection)
+
+    async def _finish(self, finish: Finish) -> list[Record]:
+        try:
+            return await self._live_runs.finish_on(self.connection, finish)
+        except CONNECTION_FAULTS as fault:
+            raise _unavailable(fault) from fault
+
+
+def _unavailable(fault: BaseException) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}")
+
+
+def _cut(db: Connection) -> None:
+    try:
+        db.terminate()
+    except asyncpg.InterfaceError:
+        return  # it has been cut before

@@ -1,0 +1,140 @@
+"""Everything that is known of a run at one moment: what `hourhand run explain` is made of."""
+
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from hourhand.database.connections import Connection, Database, Record
+from hourhand.database.queries import load_queries
+from hourhand.model.gates import Starts
+from hourhand.model.node import Orders
+from hourhand.model.node_state import node_state, read_facts
+from hourhand.model.policy import Rate
+from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts, Holder, Sibling, Snapshot
+from hourhand.model.states import JobState, RunState
+from hourhand.store.jsons import from_json
+from hourhand.store.names import Names
+
+HOLDERS_MAX: Final = 5
+SIBLINGS_MAX: Final = 100
+_JOB_STATES: Final = (JobState.SCHEDULED, JobState.PAUSED, JobState.CANCELLED)
+
+
+class Explain:
+    def __init__(self, database: Database, names: Names) -> None:
+        self._database = database
+        self._names = names
+        self._queries = load_queries("hourhand.store.sql", "explain.sql", database.schema)
+
+    async def snapshot_of_run(self, namespace_id: int, run_id: UUID) -> Snapshot | None:
+        """All of it as of one moment; None when the namespace has no such run."""
+        namespace = await self._names.namespace_name(namespace_id)
+        async with (
+            self._database.connection() as db,
+            db.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            rows = await self._fetch(db, "explain_live_run", namespace_id=namespace_id, run_id=run_id)
+            rows = rows or await self._fetch(db, "explain_finished_run", namespace_id=namespace_id, run_id=run_id)
+            if not rows:
+                return None
+            [row] = rows
+            snapshot = await self._with_executors(db, row, _snapshot(row, namespace))
+            if snapshot.state.is_final:
+                return snapshot
+            snapshot = replace(snapshot, gates=await self._gates(db, namespace_id, row["gate_ids"]))
+            if snapshot.state not in (RunState.QUEUED, RunState.WAITING):
+                return snapshot
+            if snapshot.waits_on == 0:
+                snapshot = replace(snapshot, siblings=await self._siblings(db, namespace_id, snapshot))
+            return replace(snapshot, competition=await self._competition(db, namespace_id, snapshot))
+
+    async def _with_executors(self, db: Connection, row: Record, snapshot: Snapshot) -> Snapshot:
+        found = await self._fetch(db, "explain_executors", executor_id=row["executor_id"])
+        executors = {each["node_id"]: _executor(each, snapshot) for each in found}
+        present = [executor for executor in executors.values() if executor.state.is_present]
+        return replace(snapshot, executor=executors.get(row["executor_id"]), executors=present)
+
+    async def _gates(self, db: Connection, namespace_id: int, gate_ids: list[int] | None) -> list[GateFacts]:
+        if not gate_ids:
+            return []
+        rows = await self._fetch(db, "explain_gates", namespace_id=namespace_id, gate_ids=gate_ids)
+        ids = [row["gate_id"] for row in rows]
+        held = await self._fetch(db, "explain_holders", namespace_id=namespace_id, gate_ids=ids, limit=HOLDERS_MAX)
+        holders: dict[int, list[Holder]] = {}
+        for row in held:
+            holders.setdefault(row["gate_id"], []).append(Holder(row["run_id"], row["job_name"], row["since"]))
+        return [_gate(row, holders.get(row["gate_id"], [])) for row in rows]
+
+    async def _siblings(self, db: Connection, namespace_id: int, snapshot: Snapshot) -> list[Sibling]:
+        rows = await self._fetch(
+            db,
+            "explain_siblings",
+            namespace_id=namespace_id,
+            job_id=snapshot.job_id,
+            run_id=snapshot.run_id,
+            limit=SIBLINGS_MAX,
+        )
+        return [Sibling(row["run_id"], RunState(row["state"]), row["scheduled_for"], row["started_at"]) for row in rows]
+
+    async def _competition(self, db: Connection, namespace_id: int, snapshot: Snapshot) -> Competition:
+        able = [
+            executor.facts
+            for executor in snapshot.executors
+            if snapshot.needs in executor.facts.offers and executor.facts.serves(snapshot.queue)
+        ]
+        rooms = {facts.offers[snapshot.needs] for facts in able}
+        [row] = await self._fetch(
+            db,
+            "explain_competition",
+            namespace_id=namespace_id,
+            needs=sorted({need for facts in able for need, room in facts.offers.items() if room in rooms}),
+            queues=sorted({queue for facts in able for queue in facts.queues}),
+            priority=snapshot.priority,
+            ready_at=snapshot.ready_at,
+            now=snapshot.now,
+            limit=AHEAD_MAX + 1,
+        )
+        return Competition(row["ahead"], row["weight"], row["weight_of_others"])
+
+    async def _fetch(self, db: Connection, name: str, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(db, self._queries[name], **values)
+
+
+def _snapshot(row: Record, namespace: str) -> Snapshot:
+    return Snapshot(
+        now=row["now"],
+        run_id=row["run_id"],
+        job_id=row["job_id"],
+        job_name=row["job_name"],
+        namespace=namespace,
+        state=RunState(row["state"]),
+        scheduled_for=row["scheduled_for"],
+        ready_at=row["ready_at"],
+        attempt=row["attempt"],
+        priority=row["priority"],
+        queue=row["queue"],
+        needs=row["needs"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        reason=row["reason"],
+        error=row["error"],
+        waits_on=row["waits_on"],
+        expires_at=row["expires_at"],
+        job_state=_JOB_STATES[row["status"]],
+        pause_reason=row["pause_reason"],
+        queue_paused_at=row["paused_at"],
+        queue_paused_by=row["paused_by"],
+        queue_pause_reason=row["queue_pause_reason"],
+    )
+
+
+def _executor(row: Record, snapshot: Snapshot) -> Executor:
+    facts = read_facts(from_json(row["facts"]))
+    state = node_state(Orders(row["orders"]), facts, row["lease_until"], row["ended_at"], snapshot.now)
+    return Executor(row["name"], state, facts, row["lease_until"])
+
+
+def _gate(row: Record, holders: list[Holder]) -> GateFacts:
+    rate = None if row["rate_count"] is None else Rate(row["rate_count"], row["rate_seconds"])
+    starts = Starts() if row["rate_bucket"] is None else Starts(row["rate_bucket"], tuple(row["rate_starts"] or ()))
+    return GateFacts(row["gate_id"], row["kind"], row["name"], row["capacity"], row["taken"], rate, starts, holders)

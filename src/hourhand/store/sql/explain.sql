@@ -1,0 +1,86 @@
+-- name: explain_live_run
+SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready_at, r.attempt, r.priority, r.started_at,
+       NULL::timestamptz AS ended_at, r.waits_on, r.expires_at, r.gate_ids || l.gate_ids AS gate_ids, r.executor_id,
+       l.queue, l.needs, j.status, j.pause_reason, q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
+       (SELECT a.reason FROM hourhand.attempts a WHERE a.run_id = r.run_id ORDER BY a.attempt DESC LIMIT 1) AS reason,
+       NULL::text AS error, clock_timestamp() AS now
+  FROM hourhand.live_runs r
+  JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+  JOIN hourhand.lanes l ON l.lane_id = r.lane_id
+  LEFT JOIN hourhand.queues q ON q.namespace_id = r.namespace_id AND q.queue = l.queue AND q.paused_at IS NOT NULL
+ WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
+
+-- name: explain_finished_run
+SELECT r.run_id, r.job_id, coalesce(j.name, '') AS job_name, r.state, r.scheduled_for, r.scheduled_for AS ready_at,
+       r.attempt, coalesce(j.priority, 0) AS priority, r.started_at, r.ended_at, NULL::int AS waits_on,
+       NULL::timestamptz AS expires_at, NULL::int[] AS gate_ids, r.executor_id, ''::text AS queue, ''::text AS needs,
+       coalesce(j.status, 0) AS status, j.pause_reason, NULL::timestamptz AS paused_at, NULL::text AS paused_by,
+       NULL::text AS queue_pause_reason, r.reason, r.error, clock_timestamp() AS now
+  FROM hourhand.runs r
+  LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+ WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
+
+-- name: explain_gates
+SELECT g.gate_id, g.kind, g.name, g.capacity, g.rate_count, g.rate_seconds, g.rate_bucket, g.rate_starts,
+       (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = g.gate_id) AS taken
+  FROM hourhand.gates g
+ WHERE g.gate_id = ANY (@gate_ids::int[]) AND g.namespace_id = @namespace_id
+ ORDER BY g.gate_id;
+
+-- name: explain_holders
+-- Who has had a place longest. Runs of other namespaces are nobody's business.
+SELECT g.gate_id, h.run_id, h.job_name, h.since
+  FROM unnest(@gate_ids::int[]) AS g(gate_id)
+ CROSS JOIN LATERAL (
+    SELECT r.run_id, j.name AS job_name, coalesce(r.started_at, r.ready_at) AS since
+      FROM hourhand.gate_slots s
+      JOIN hourhand.live_runs r ON r.run_id = s.run_id
+      JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+     WHERE s.gate_id = g.gate_id AND r.namespace_id = @namespace_id
+     ORDER BY since, r.run_id
+     LIMIT @limit
+ ) h;
+
+-- name: explain_siblings
+-- Earlier runs of the job that are not finished. Ids grow with the time that a run stands for.
+SELECT r.run_id, r.state, r.scheduled_for, r.started_at
+  FROM hourhand.live_runs r
+ WHERE r.namespace_id = @namespace_id AND r.job_id = @job_id AND r.cause <> 0 AND r.run_id < @run_id
+ ORDER BY r.run_id
+ LIMIT @limit;
+
+-- name: explain_executors
+-- Every executor that is present, and the one that has or had the run.
+SELECT node_id, name, orders, facts, lease_until, ended_at
+  FROM hourhand.nodes
+ WHERE (role = 'executor' AND ended_at IS NULL) OR node_id = @executor_id::int
+ ORDER BY node_id;
+
+-- name: explain_competition
+-- Who else wants the slots of the executors that could take a run: how many of its namespace are taken before it, and
+-- the weight of all other namespaces that have something to run there now.
+WITH rivals AS MATERIALIZED (
+    SELECT lane_id, namespace_id FROM hourhand.lanes
+     WHERE needs = ANY (@needs::text[]) AND (queue = ANY (@queues::text[]) OR '*' = ANY (@queues)) AND NOT held
+), ahead AS (
+    SELECT FROM rivals x
+     CROSS JOIN LATERAL (
+        (SELECT FROM hourhand.live_runs r
+          WHERE r.state = 0 AND r.lane_id = x.lane_id AND r.priority > @priority::smallint AND r.ready_at <= @now
+          LIMIT @limit)
+        UNION ALL
+        (SELECT FROM hourhand.live_runs r
+          WHERE r.state = 0 AND r.lane_id = x.lane_id AND r.priority = @priority AND r.ready_at < @ready_at
+            AND r.ready_at <= @now
+          LIMIT @limit)
+     ) a
+     WHERE x.namespace_id = @namespace_id
+     LIMIT @limit
+)
+SELECT (SELECT count(*) FROM ahead) AS ahead,
+       (SELECT weight FROM hourhand.namespaces WHERE namespace_id = @namespace_id) AS weight,
+       (SELECT coalesce(sum(n.weight), 0) FROM hourhand.namespaces n
+         WHERE n.namespace_id <> @namespace_id
+           AND EXISTS (SELECT FROM rivals x JOIN hourhand.live_runs r ON r.lane_id = x.lane_id
+                        WHERE x.namespace_id = n.namespace_id AND r.state = 0 AND r.ready_at <= @now)
+       ) AS weight_of_others;

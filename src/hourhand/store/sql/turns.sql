@@ -1,0 +1,109 @@
+-- name: what_waits
+-- Whether there is anything to do at all: three looks at the heads of indexes that are mostly empty.
+SELECT EXISTS (SELECT FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0) AS turns,
+       EXISTS (SELECT FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0) AS gates,
+       EXISTS (SELECT FROM hourhand.live_runs WHERE state IN (0, 1) AND expires_at IS NOT NULL AND expires_at <= @now)
+           AS expired;
+
+-- name: waiting_turns
+-- Runs of own shards that wait behind an earlier one of their job, those due first, with that job's policy.
+SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
+       hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for
+  FROM hourhand.live_runs w
+  JOIN hourhand.jobs j ON j.namespace_id = w.namespace_id AND j.job_id = w.job_id
+  JOIN hourhand.shards s ON s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)
+ WHERE w.waits_on = 0 AND w.state = 1 AND s.owner_id = @node_id
+ ORDER BY w.ready_at
+ LIMIT @limit;
+
+-- name: unfinished_of_jobs
+-- Every unfinished run of the given jobs: who stands in whose way.
+SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0 AS retrying,
+       r.state = 1 AND r.waits_on = 0 AS held_back
+  FROM hourhand.live_runs r
+ WHERE r.job_id = ANY (@job_ids::uuid[]) AND r.cause <> 0
+ ORDER BY r.scheduled_for, r.run_id;
+
+-- name: let_turns_go
+UPDATE hourhand.live_runs SET state = 0, waits_on = NULL
+ WHERE run_id = ANY (@run_ids::uuid[]) AND state = 1 AND waits_on = 0
+RETURNING run_id;
+
+-- name: skip_runs
+-- Ends runs that nobody holds as skipped: those that were not to overlap, and those whose place a later one took.
+WITH gone AS (
+    DELETE FROM hourhand.live_runs r
+     USING unnest(@run_ids::uuid[], @reasons::text[]) AS x(run_id, reason)
+     WHERE r.run_id = x.run_id AND r.state IN (0, 1)
+    RETURNING r.*, x.reason
+)
+INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
+                           cause, attempt, reason)
+SELECT run_id, job_id, scheduled_for, NULL, @now, namespace_id, NULL, version, 15, cause, attempt, reason FROM gone
+ON CONFLICT DO NOTHING
+RETURNING run_id;
+
+-- name: ask_to_end
+-- Asks the executors of runs to end them, because their job wants the newest one to run.
+UPDATE hourhand.live_runs SET state = 4 WHERE run_id = ANY (@run_ids::uuid[]) AND state IN (2, 3)
+RETURNING run_id;
+
+-- name: expire_runs
+-- Ends runs that waited too long: past the job's deadline, or for a start that did not come in time.
+WITH gone AS (
+    DELETE FROM hourhand.live_runs r
+     WHERE r.run_id IN (SELECT run_id FROM hourhand.live_runs
+                         WHERE state IN (0, 1) AND expires_at IS NOT NULL AND expires_at <= @now
+                         ORDER BY expires_at LIMIT @limit FOR UPDATE SKIP LOCKED)
+    RETURNING r.*
+)
+INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
+                           cause, attempt, reason)
+SELECT g.run_id, g.job_id, g.scheduled_for, NULL, @now, g.namespace_id, NULL, g.version,
+       CASE WHEN d.passed THEN 12 ELSE 16 END, g.cause, g.attempt,
+       CASE WHEN d.passed THEN 'deadline' ELSE 'queue_timeout' END
+  FROM gone g
+ CROSS JOIN LATERAL (
+    SELECT coalesce(bool_or(greatest(g.scheduled_for,
+                                     (SELECT q.requested_at FROM hourhand.run_requests q WHERE q.run_id = g.run_id))
+                            + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8) <= @now), false) AS passed
+      FROM hourhand.jobs j WHERE j.namespace_id = g.namespace_id AND j.job_id = g.job_id
+ ) d
+ON CONFLICT DO NOTHING
+RETURNING run_id;
+
+-- name: let_go_on
+-- The healing sweep: wherever a gate has room that nobody was told of, as many of its waiting runs go on. Those that
+-- were told already and have not been claimed yet count as told.
+WITH RECURSIVE awaited AS (
+    (SELECT waits_on FROM hourhand.live_runs WHERE state IN (0, 1) AND waits_on > 0 ORDER BY waits_on LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.waits_on FROM hourhand.live_runs r
+             WHERE r.state IN (0, 1) AND r.waits_on IS NOT NULL AND r.waits_on > a.waits_on
+             ORDER BY r.waits_on LIMIT 1)
+      FROM awaited a WHERE a.waits_on IS NOT NULL
+), room AS (
+    SELECT a.waits_on,
+           least(coalesce(g.capacity, @limit), @limit)
+           - (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = a.waits_on)
+           - (SELECT count(*) FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = a.waits_on) AS places
+      FROM awaited a LEFT JOIN hourhand.gates g ON g.gate_id = a.waits_on
+     WHERE a.waits_on IS NOT NULL
+)
+UPDATE hourhand.live_runs w SET state = 0 FROM (
+    SELECT c.run_id FROM room
+     CROSS JOIN LATERAL (
+        SELECT x.run_id FROM hourhand.live_runs x
+         WHERE x.state = 1 AND x.waits_on = room.waits_on
+         ORDER BY x.priority DESC, x.ready_at
+         LIMIT greatest(room.places, 0)
+           FOR UPDATE SKIP LOCKED
+     ) c
+) p WHERE w.run_id = p.run_id AND w.state = 1
+RETURNING w.run_id;
+
+-- name: free_stray_slots
+-- Places of runs that are not in anybody's hands: none should exist, and none may stay.
+DELETE FROM hourhand.gate_slots s
+ WHERE NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4))
+RETURNING run_id;

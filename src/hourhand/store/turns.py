@@ -1,0 +1,73 @@
+"""Runs that wait: for their turn, for a place in a gate, or too long. What the scheduler's sweeps read and write."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.database.connections import Database
+from hourhand.database.queries import load_queries
+from hourhand.model.overlap import Sibling
+from hourhand.model.policy import Overlap, policy_from_json
+from hourhand.model.states import Reason, RunState
+from hourhand.ports.stores import Turn, Unfinished
+
+
+class Turns:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("hourhand.store.sql", "turns.sql", database.schema)
+
+    async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
+        row = await self._database.fetch_one(self._queries["what_waits"], now=now)
+        assert row is not None
+        return row["turns"], row["gates"], row["expired"]
+
+    async def waiting_turns(self, node_id: int, limit: int) -> list[Turn]:
+        rows = await self._database.fetch(self._queries["waiting_turns"], node_id=node_id, limit=limit)
+        return [
+            Turn(
+                row["run_id"],
+                row["job_id"],
+                row["scheduled_for"],
+                row["ready_at"],
+                Overlap(row["overlap"]),
+                policy_from_json(row["policy"]),
+                row["asked_for"],
+            )
+            for row in rows
+        ]
+
+    async def unfinished_of(self, job_ids: Sequence[UUID]) -> list[Unfinished]:
+        rows = await self._database.fetch(self._queries["unfinished_of_jobs"], job_ids=job_ids)
+        return [
+            Unfinished(
+                row["job_id"],
+                row["scheduled_for"],
+                Sibling(row["run_id"], RunState(row["state"]), row["retrying"], row["held_back"]),
+            )
+            for row in rows
+        ]
+
+    async def let_turns_go(self, run_ids: Sequence[UUID]) -> int:
+        return len(await self._database.fetch(self._queries["let_turns_go"], run_ids=run_ids))
+
+    async def skip_runs(self, skips: Sequence[tuple[UUID, Reason]], now: datetime) -> int:
+        rows = await self._database.fetch(
+            self._queries["skip_runs"],
+            run_ids=[run_id for run_id, _ in skips],
+            reasons=[reason.value for _, reason in skips],
+            now=now,
+        )
+        return len(rows)
+
+    async def ask_to_end(self, run_ids: Sequence[UUID]) -> int:
+        return len(await self._database.fetch(self._queries["ask_to_end"], run_ids=run_ids))
+
+    async def expire_runs(self, now: datetime, limit: int) -> int:
+        return len(await self._database.fetch(self._queries["expire_runs"], now=now, limit=limit))
+
+    async def let_go_on(self, limit: int) -> int:
+        return len(await self._database.fetch(self._queries["let_go_on"], limit=limit))
+
+    async def free_stray_slots(self) -> int:
+        return len(await self._database.fetch(self._queries["free_stray_slots"]))

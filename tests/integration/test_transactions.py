@@ -1,0 +1,390 @@
+"""A job's own work and the end of its run in one transaction: both, or neither, whatever breaks in between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import asyncpg
+import pytest
+from crew import Executor, the_run
+from sample_jobs import NAMESPACE, claim, due_job, execute, insert, returned, rows
+
+from hourhand import Context, RunTaken
+from hourhand.executor.transactions import Transactions
+from hourhand.job_kinds.answers import outcome_of, outcome_raised
+from hourhand.model.errors import CommitUnknown, DatabaseUnavailable
+from hourhand.model.outcome import Cancelled, Outcome
+from hourhand.model.retry import RetryPolicy
+from hourhand.model.states import RunState
+from hourhand.ports.job_kind import Task
+from hourhand.store.completions import Completion, Completions
+from hourhand.wiring import Store
+
+Handler = Callable[[Context], Awaitable[Any]]
+
+
+class Ground:
+    """An executor whose one handler has a table of its own in the same database."""
+
+    def __init__(self, store: Store, handler: Handler, connections: int = 4) -> None:
+        self.store = store
+        self.table = f"{store.database.schema}.effects"
+        self.handler = handler
+        self.executor = Executor(store, self._run)
+        self.transactions = Transactions(
+            Completions(store.database, store.live_runs), self.executor.recorder, self.executor.clock, connections
+        )
+        self.executor.attempts.transactions = self.transactions
+
+    async def _run(self, task: Task) -> Outcome:
+        try:
+            return outcome_of(await self.handler(Context(task)))
+        except Exception as error:
+            return outcome_raised(error)
+
+    async def open(self, jobs: int = 1, **fields: Any) -> "Ground":
+        await execute(self.store, "CREATE TABLE hourhand.effects (run_id uuid, attempt int)")
+        await self.executor.join()
+        fields = {"retry": RetryPolicy(0), **fields}
+        await insert(self.store, *(due_job(self.executor.clock.now(), **fields) for _ in range(jobs)))
+        return self
+
+    def effect(self, ctx: Context) -> tuple[str, Any, int]:
+        return f"INSERT INTO {self.table} VALUES ($1, $2)", ctx.run_id, ctx.attempt
+
+    async def effects(self) -> int:
+        return len(await rows(self.store, "effects"))
+
+    async def until_in_hand(self) -> None:
+        await self.executor.turn()
+        async with asyncio.timeout(5):
+            while not self.executor.kind.active:
+                await asyncio.sleep(0)
+
+
+async def test_the_work_and_the_end_of_the_run_are_committed_together(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        ctx.log("before the end")
+        async with ctx.transaction(result={"rows": 1}) as db:
+            await db.execute(*ground.effect(ctx))
+            assert (await the_run(store, ctx.run_id)).state in (RunState.CLAIMED, RunState.RUNNING)
+        run = await the_run(store, ctx.run_id)
+        assert (run.state, run.result) == (RunState.SUCCEEDED, {"rows": 1}), "it is over when the block is"
+        lines = await store.logs.read_logs(ctx.run_id, 0, 0, 10)
+        assert [line.text for line in lines] == ["before the end"], "whoever sees the end can read the log"
+
+    ground = await Ground(store, handler).open()
+    writing = asyncio.create_task(keep_writing(ground))
+    await ground.executor.drain()
+    await ground.executor.attempts.all_ended()
+    writing.cancel()
+    assert await ground.effects() == 1
+    [row] = await rows(store, "runs")
+    assert (row["state"], row["attempt"], row["started_at"] is not None) == (RunState.SUCCEEDED, 1, True)
+    assert ground.executor.recorder.late_outcomes == 0
+    assert ground.executor.recorder.unwritten() == set()
+    assert ground.executor.capacity.facts()["inline"]["used"] == 0
+
+
+async def keep_writing(ground: Ground) -> None:
+    while True:
+        await ground.executor.recorder.run_once()
+        await asyncio.sleep(0.01)
+
+
+async def test_an_exception_in_the_block_takes_everything_back_and_fails_the_attempt(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            raise FileNotFoundError("report.csv")  # an OSError, but not one of the database
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    assert (row["state"], row["reason"]) == (RunState.FAILED, "exception")
+    assert row["error"].startswith("FileNotFoundError: report.csv")
+
+
+async def test_a_failed_attempt_is_retried_and_its_work_counts_once(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            if ctx.attempt < 3:
+                raise ConnectionError("not yet")
+
+    ground = await Ground(store, handler).open(retry=RetryPolicy(3, delays_seconds=(0.001,)))
+    await ground.executor.drain()
+    assert [row["attempt"] for row in await rows(store, "effects")] == [3]
+
+
+async def test_an_attempt_whose_run_was_given_to_another_commits_nothing(store: Store) -> None:
+    go_on = asyncio.Event()
+    raised: list[BaseException] = []
+
+    async def handler(ctx: Context) -> None:
+        try:
+            async with ctx.transaction() as db:
+                await db.execute(*ground.effect(ctx))
+                await go_on.wait()
+        except RunTaken as error:
+            raised.append(error)
+            raise
+
+    ground = await Ground(store, handler).open()
+    await ground.until_in_hand()
+    [row] = await rows(store, "live_runs")
+    held = next(iter(ground.executor.attempts._in_hand.values())).claim
+    await store.live_runs.requeue_runs([returned(held, held.ready_at, lost=True)])  # as the reaper does
+    [newer] = await claim(store, 99, ground.executor.clock.now())
+    go_on.set()
+    await ground.executor.attempts.all_ended()
+    await ground.executor.recorder.run_once()
+    assert len(raised) == 1
+    assert await ground.effects() == 0
+    run = await the_run(store, row["run_id"])
+    assert (run.state, run.attempt) == (RunState.CLAIMED, newer.attempt)
+
+
+async def test_cancel_wins_over_a_transaction_that_has_not_ended(store: Store) -> None:
+    go_on = asyncio.Event()
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            await go_on.wait()
+
+    ground = await Ground(store, handler).open()
+    await ground.until_in_hand()
+    [row] = await rows(store, "live_runs")
+    await store.runs.cancel_runs(NAMESPACE, [row["run_id"]], "cancelled", ground.executor.clock.now())
+    go_on.set()  # it has not heard of the cancel yet
+    await ground.executor.attempts.all_ended()
+    await ground.executor.recorder.run_once()
+    assert await ground.effects() == 0
+    assert (await the_run(store, row["run_id"])).state is RunState.CANCELLED
+
+
+async def test_an_attempt_that_is_stopped_inside_the_block_takes_everything_back(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            await asyncio.Event().wait()
+
+    ground = await Ground(store, handler).open()
+    await ground.until_in_hand()
+    ground.executor.attempts.stop_all()
+    await ground.executor.attempts.all_ended()
+    await ground.executor.recorder.run_once()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "live_runs")
+    assert row["state"] == RunState.QUEUED
+
+
+async def test_what_a_handler_does_after_its_commit_changes_nothing(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+        if ctx.payload["then"] == "fail":
+            raise ValueError("too late to fail")
+        await asyncio.Event().wait()
+
+    ground = await Ground(store, handler).open(payload={"then": "fail"})
+    await insert(store, due_job(ground.executor.clock.now(), payload={"then": "wait"}))
+    await ground.until_in_hand()
+    async with asyncio.timeout(10):
+        while len(await rows(store, "runs")) < 2:
+            await asyncio.sleep(0.01)
+        while len(ground.executor.attempts) > 1:
+            await asyncio.sleep(0)
+    for run_id, fence in list(ground.executor.attempts._in_hand):
+        ground.executor.attempts.stop(run_id, fence, Cancelled())
+    await ground.executor.attempts.all_ended()
+    await ground.executor.recorder.run_once()
+    assert {row["state"] for row in await rows(store, "runs")} == {RunState.SUCCEEDED}
+    assert ground.executor.recorder.late_outcomes == 0
+    assert await ground.effects() == 2
+
+
+async def test_a_run_is_completed_once(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+        with pytest.raises(RuntimeError, match="the run is complete"):
+            async with ctx.transaction():
+                raise AssertionError("not reached")
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 1
+
+
+async def test_a_transaction_that_the_handler_broke_is_not_committed(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            try:
+                await db.execute("SELECT 1 / 0")
+            except asyncpg.DivisionByZeroError:
+                return  # the transaction cannot be saved by looking away
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    assert row["state"] == RunState.FAILED
+
+
+async def test_a_result_that_cannot_be_stored_commits_nothing(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction(result="x" * 300_000) as db:
+            await db.execute(*ground.effect(ctx))
+
+    ground = await Ground(store, handler).open(retry=RetryPolicy(3))
+    await ground.executor.drain()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    assert (row["state"], row["attempt"]) == (RunState.FAILED, 1)
+    assert "300002 bytes" in row["error"]
+
+
+async def test_the_result_is_taken_as_it_is_at_the_end_of_the_block(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        result: dict[str, Any] = {}
+        async with ctx.transaction(result) as db:
+            result["rows"] = await db.fetchval("SELECT 42")
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    [row] = await rows(store, "runs")
+    assert (await the_run(store, row["run_id"])).result == {"rows": 42}
+
+
+async def test_nothing_of_a_session_is_left_to_the_next_handler(store: Store) -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            locks = await db.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+            )
+            seen.append((await db.fetchval("SHOW search_path"), locks))
+            await db.execute("SET search_path TO nowhere")
+            await db.execute("SELECT pg_advisory_lock(1)")
+            await db.execute("CREATE TEMPORARY TABLE scratch (n int)")
+
+    ground = await Ground(store, handler, connections=1).open(jobs=3)
+    await ground.executor.drain()
+    assert seen == [('"$user", public', 0)] * 3
+    assert {row["state"] for row in await rows(store, "runs")} == {RunState.SUCCEEDED}
+
+
+async def test_more_handlers_than_connections_wait_for_their_turn(store: Store) -> None:
+    active = most = 0
+
+    async def handler(ctx: Context) -> None:
+        nonlocal active, most
+        async with ctx.transaction() as db:
+            active += 1
+            most = max(most, active)
+            await db.execute(*ground.effect(ctx))
+            active -= 1
+
+    ground = await Ground(store, handler, connections=2).open(jobs=50)
+    await ground.executor.drain()
+    assert await ground.effects() == 50
+    assert most == 2
+
+
+# --- a commit whose answer is lost ------------------------------------------------------------------------
+
+
+class BreakingOff:
+    def __init__(self, opened: Completion, *, commits: bool) -> None:
+        self.opened = opened
+        self.transaction = opened._transaction
+        self.commits = commits
+
+    async def commit(self) -> None:
+        if self.commits:
+            await self.transaction.commit()
+        self.opened.connection.terminate()
+        raise ConnectionResetError("connection lost")
+
+
+class Broken(Completions):
+    """A database whose connection breaks at the commit: before it, or after it; and that is away for a while then."""
+
+    def __init__(self, store: Store, *, commits: bool) -> None:
+        super().__init__(store.database, store.live_runs)
+        self.commits = commits
+        self.away_for = 3
+
+    async def begin(self) -> Completion:
+        opened = await super().begin()
+        opened._transaction = cast("Any", BreakingOff(opened, commits=self.commits))
+        return opened
+
+    async def is_recorded(self, finish: Any) -> bool:
+        if self.away_for:
+            self.away_for -= 1
+            raise DatabaseUnavailable("away")
+        return await super().is_recorded(finish)
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["it was committed", "it was not"])
+async def test_a_commit_whose_answer_is_lost_is_looked_up(store: Store, commits: bool) -> None:
+    raised: list[BaseException] = []
+
+    async def handler(ctx: Context) -> None:
+        try:
+            async with ctx.transaction() as db:
+                await db.execute(*ground.effect(ctx))
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    ground = await Ground(store, handler).open()
+    ground.transactions.completions = broken = Broken(store, commits=commits)
+    await ground.executor.drain()
+    await ground.executor.attempts.all_ended()
+    assert broken.away_for == 0
+    assert await ground.effects() == (1 if commits else 0)
+    [row] = await rows(store, "runs")
+    assert row["state"] == (RunState.SUCCEEDED if commits else RunState.FAILED)
+    assert [type(error) for error in raised] == ([] if commits else [DatabaseUnavailable])
+    assert ground.executor.recorder.late_outcomes == 0
+
+
+async def test_a_commit_that_is_still_under_way_is_waited_for_before_it_is_judged(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        return None
+
+    ground = await Ground(store, handler).open()
+    [one] = await claim(store, 1, ground.executor.clock.now())
+    completions = Completions(store.database, store.live_runs)
+    opened = await completions.begin()
+    running = type("Running", (), {"claim": one, "started_at": None, "recorded": False})()
+    finish = await ground.transactions.finish_of(running, None)
+    assert await opened._finish(finish)
+    asking = asyncio.create_task(completions.is_recorded(finish))
+    await asyncio.sleep(0.1)
+    assert not asking.done()
+    await opened._transaction.commit()
+    opened._is_open = False
+    assert await asking is True
+    await opened.close()
+
+
+async def test_a_broken_connection_before_the_commit_is_no_doubt(store: Store) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            db.terminate()
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    assert row["state"] == RunState.FAILED
+    assert CommitUnknown.__name__ not in row["error"]
