@@ -205,7 +205,7 @@ def test_the_page_of_the_api_has_every_problem_with_its_status() -> None:
 
 def all_endpoints() -> list[Endpoint]:
     nobody: Any = None
-    return list_endpoints(ApiOperations(nobody, nobody, nobody, nobody), ApiSettings())
+    return list_endpoints(ApiOperations(*[nobody] * 7), ApiSettings())
 
 
 def told_routes(page: Path) -> dict[str, list[str]]:
@@ -379,3 +379,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and anchor not in anchors_of(file)):
             broken.append(target)
     assert broken == []
+
+
+def test_every_guarantee_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "internals" / "guarantees.md").read_text()
+    assert page.partition("\n\n")[2].startswith("An effect may repeat")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    known = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert named - known == set()
+    assert len(named) >= 15

@@ -1,0 +1,77 @@
+"""What 100,000 blocked runs cost everybody else: alternating runs on two clusters, one of which has them.
+
+A limit of one is held by a run that sleeps; everything else with its key waits. Machines are shared and noisy, so only
+the ratio within a pair means anything; the median of the pairs is the figure.
+
+    python benchmarks/blocked_claims.py --pairs 3 --seconds 20
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from dataclasses import replace
+
+from hourhand.cli.bench_runs import Target, measure_lifecycle, open_target
+
+BATCH = 1000
+LIMIT = {"concurrency_key": "blocked", "concurrency_limit": 1}
+
+
+def quiet(_: str) -> None:
+    return
+
+
+async def block(target: Target, runs: int) -> float:
+    """Makes so many runs wait for one place; how long it took until all were out of the way."""
+    holder = {"name": "holder", "kind": "command", "payload": {"argv": ["sleep", "3600"]}, **LIMIT}
+    blocked = {"name": "blocked", "payload": {"handler": "bench.noop"}, **LIMIT}
+    begun = time.monotonic()
+    async with target.client() as http:
+        (await http.post("/api/v1/jobs", content=json.dumps(holder))).raise_for_status()
+        await live(http, "running", 1)
+        for _ in range(runs // BATCH):
+            (await http.post("/api/v1/jobs/batch", content=json.dumps([blocked] * BATCH))).raise_for_status()
+        await live(http, "waiting", runs)
+    return time.monotonic() - begun
+
+
+async def live(http: object, state: str, count: int) -> None:
+    async with asyncio.timeout(300):
+        while (await http.get("/api/v1/cluster")).json()["live"].get(state, 0) < count:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.1)
+
+
+async def measure(pairs: int, seconds: float, runs: int) -> float:
+    ratios = []
+    async with open_target(None, None, None, quiet) as free, open_target(None, None, None, quiet) as beside:
+        print(f"{runs} runs blocked in {await block(beside, runs):.1f} s", flush=True)
+        shared = [replace(target, own=False) for target in (free, beside)]
+        for pair in range(pairs):
+            rates = []
+            for target in shared if pair % 2 == 0 else shared[::-1]:
+                result = await measure_lifecycle(target, seconds, "immediate", 1000, 4000, quiet)
+                assert result["lost"] == result["doubled"] == 0, result
+                rates.append(result["jobs_per_second"])
+            free_rate, beside_rate = rates if pair % 2 == 0 else rates[::-1]
+            ratios.append(beside_rate / free_rate)
+            print(f"pair {pair + 1}: without {free_rate:8.0f}/s   beside {beside_rate:8.0f}/s   {ratios[-1]:.2f}", flush=True)
+    return statistics.median(ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--at-least", type=float, help="fail when the median ratio is below this")
+    args = parser.parse_args()
+    median = asyncio.run(measure(args.pairs, args.seconds, args.runs))
+    print(f"median ratio {median:.2f}")
+    if args.at_least and median < args.at_least:
+        raise SystemExit(f"below {args.at_least}")
+
+
+if __name__ == "__main__":
+    main()
