@@ -340,7 +340,7 @@ async def test_the_newest_finished_runs_are_read_off_the_end_of_their_index(grou
     for before in (UUID(int=(1 << 128) - 1), scheduled_run_id(at(200_000), ground.jobs[1])):
         plan = await explain(
             ground, "runs.sql", "list_finished_runs", settled,
-            namespace_id=NAMESPACE, states=FINAL_STATES, before=before, limit=50,
+            namespace_id=NAMESPACE, states=FINAL_STATES, before=before, since=UUID(int=0), reasons=None, limit=50,
         )  # fmt: skip
         assert_by_index(plan, ground, 1000, rows=50)
 
@@ -349,7 +349,8 @@ async def test_the_newest_finished_runs_are_read_off_the_end_of_their_index(grou
 async def test_the_finished_runs_of_a_job_are_found_by_the_job(ground: Ground, settled: bool) -> None:
     plan = await explain(
         ground, "runs.sql", "list_finished_runs_of_job", settled,
-        namespace_id=NAMESPACE, job_id=ground.jobs[5], states=FINAL_STATES, before=UUID(int=(1 << 128) - 1), limit=50,
+        namespace_id=NAMESPACE, job_id=ground.jobs[5], states=FINAL_STATES, before=UUID(int=(1 << 128) - 1),
+        since=UUID(int=0), reasons=None, limit=50,
     )  # fmt: skip
     assert_by_index(plan, ground, 500, rows=10)
 
@@ -361,7 +362,7 @@ async def test_the_live_runs_of_a_job_are_found_by_the_job_or_by_their_id(
 ) -> None:
     plan = await explain(
         ground, "runs.sql", "list_live_runs_of_job", settled,
-        namespace_id=NAMESPACE, job_id=ground.jobs[number], states=LIVE_STATES, before=None, limit=50,
+        namespace_id=NAMESPACE, job_id=ground.jobs[number], states=LIVE_STATES, before=None, since=None, limit=50,
         once_run_id=ground.run_id(number) if number % 2 == 0 else None,
     )  # fmt: skip
     assert_by_index(plan, ground, 200, rows=1)
@@ -398,3 +399,37 @@ async def test_attempts_are_read_by_their_run(ground: Ground, settled: bool) -> 
 @both_ways
 async def test_the_sweep_of_every_second_does_not_walk_over_all_live_runs(ground: Ground, settled: bool) -> None:
     assert_by_index(await explain(ground, "nodes.sql", "sweep_nodes", settled), ground, 20)
+
+
+@both_ways
+@pytest.mark.parametrize("of_job", [False, True])
+async def test_runs_to_repeat_are_picked_by_time_or_by_job(ground: Ground, of_job: bool, settled: bool) -> None:
+    name, more = ("pick_retries_of_job", {"job_id": ground.jobs[5]}) if of_job else ("pick_retries", {})
+    plan = await explain(
+        ground, "runs.sql", name, settled,
+        namespace_id=NAMESPACE, states=[10, 11, 12], reasons=None, since=UUID(int=0), before=UUID(int=(1 << 128) - 1),
+        again=False, limit=10, **more,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 1500, rows=10)
+
+
+@both_ways
+async def test_a_hundred_runs_are_repeated_by_their_ids(ground: Ground, settled: bool) -> None:
+    found = await ground.db.fetch(f"SELECT run_id FROM {ground.database.schema}.runs ORDER BY run_id LIMIT 100")
+    run_ids = [row["run_id"] for row in found]
+    facts = await explain(ground, "runs.sql", "retry_facts", settled, namespace_id=NAMESPACE, run_ids=run_ids)
+    assert_by_index(facts, ground, 3000, rows=100)
+    plan = await explain(
+        ground, "runs.sql", "insert_retries", settled,
+        namespace_id=NAMESPACE, run_ids=run_ids, new_ids=[UUID(int=9 << 80 | place) for place in range(100)],
+        gate_ids=[None] * 100, expires=[None] * 100, behind=[False] * 100, seen=run_ids, again=False,
+        requested_by="ada", note=None, now=START,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 8000, rows=100)
+
+
+@both_ways
+async def test_losses_are_counted_by_the_ids_of_the_runs(ground: Ground, settled: bool) -> None:
+    run_ids = [ground.run_id(number) for number in (10, 20, 30)]
+    plan = await explain(ground, "live_runs.sql", "count_losses", settled, run_ids=run_ids, since=START)
+    assert_by_index(plan, ground, 200)

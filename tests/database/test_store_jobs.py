@@ -403,3 +403,28 @@ async def test_a_run_made_again_after_its_end_does_not_hold_up_the_outcomes_of_o
     [again] = await claim(store, 1)
     assert again.run_id == first.run_id
     assert neighbour.run_id in await store.live_runs.finish_runs([succeeded(again), succeeded(neighbour)])
+
+
+# --- due times that nobody planned ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["change", "pause"])
+async def test_due_times_that_nobody_planned_run_although_the_job_is_then_changed(store: Store, verb: str) -> None:
+    new = new_job(every(2), next_due=at(2))
+    await insert(store, new)
+    if verb == "change":
+        changed = definition(every(60), name="changed")
+        await store.jobs.change_job(NAMESPACE, new.job_id, changed, 1, at(60), at(7), "ada")
+    else:
+        await store.jobs.set_status(NAMESPACE, new.job_id, JobState.PAUSED, None, None, at(7))
+    assert [row["scheduled_for"] for row in await rows(store, "live_runs")] == [at(2), at(4), at(6)]
+
+
+async def test_due_times_that_nobody_planned_are_in_the_ledger_when_the_job_is_cancelled(store: Store) -> None:
+    new = new_job(every(2), next_due=at(2))
+    await insert(store, new)
+    await store.jobs.set_status(NAMESPACE, new.job_id, JobState.CANCELLED, None, None, at(7))
+    assert await rows(store, "live_runs") == []
+    kept = await rows(store, "ledger_ranges")
+    assert sum(row["count"] for row in kept) == 3
+    assert {row["reason"] for row in kept} == {"job_cancelled"}

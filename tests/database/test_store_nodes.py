@@ -1,7 +1,10 @@
 """Nodes, leases and shards, by the database's clock. A lease of less than nothing has run out at once."""
 
-from sample_jobs import claim, due_job, insert, rows
+from dataclasses import replace
 
+from sample_jobs import claim, due_job, insert, own_all_shards, rows
+
+from hourhand.model.node import Orders
 from hourhand.wiring import Store
 
 OVER = -1.0
@@ -83,6 +86,47 @@ async def test_runs_that_still_carry_the_number_of_an_ended_executor_betray_it(s
     assert await store.nodes.stray_executors() == [ended]
 
 
+async def test_a_node_is_listed_with_its_orders_shards_and_lead_and_a_while_after_its_end(store: Store) -> None:
+    leader, _ = await own_all_shards(store, "leader")
+    executor = await store.nodes.register_node("executor", "e", 60, {"pid": 1}, Orders.CORDON)
+    left = await store.nodes.register_node("executor", "left", 60, {})
+    await store.nodes.end_node(left)
+
+    found = {node.node_id: node for node in await store.nodes.list_nodes(3600)}
+
+    assert [*found] == [leader, executor, left]
+    assert (found[leader].leads, found[leader].shards) == (True, 1024)
+    assert (found[executor].orders, found[executor].facts, found[executor].leads) == (Orders.CORDON, {"pid": 1}, False)
+    assert found[left].ended_at == found[left].lease_until, "it left by itself"
+    assert [node.node_id for node in await store.nodes.list_nodes(-3600)] == [leader, executor]
+    one = await store.nodes.get_node(left)
+    assert one is not None
+    assert replace(one, now=found[left].now) == found[left]
+    assert await store.nodes.get_node(10_000) is None
+
+
+async def test_orders_are_told_with_the_next_renewal_and_not_to_the_dead(store: Store) -> None:
+    node_id = await store.nodes.register_node("executor", "a", 60, {})
+    assert await store.nodes.give_orders(node_id, Orders.DRAIN)
+    renewal = await store.nodes.renew_node(node_id, 60, {})
+    assert renewal is not None
+    assert renewal.orders is Orders.DRAIN
+    assert [node.orders for node in await store.nodes.sweep_nodes()] == [Orders.DRAIN]
+    await store.nodes.end_node(node_id)
+    assert not await store.nodes.give_orders(node_id, Orders.WORK)
+
+
+async def test_a_node_that_is_declared_lost_is_dead_at_once_and_its_runs_are_returned(store: Store) -> None:
+    node_id = await store.nodes.register_node("executor", "a", 60, {})
+    assert await store.nodes.mark_lost(node_id)
+    assert not await store.nodes.mark_lost(node_id), "once is enough"
+    assert await store.nodes.renew_node(node_id, 60, {}) is None
+    assert [(node.node_id, node.ended) for node in await store.nodes.sweep_nodes()] == [(node_id, True)]
+    [found] = await store.nodes.list_nodes(3600)
+    assert found.ended_at is not None
+    assert found.lease_until > found.ended_at, "this is no leaving in order"
+
+
 # --- the lead ---------------------------------------------------------------------------------------------
 
 
@@ -140,3 +184,23 @@ async def test_a_leader_without_its_lease_assigns_nothing(store: Store) -> None:
     assert newer is not None
     assert await store.nodes.assign_shards(b, epoch, owners) == 0, "an epoch of the past"
     assert await store.nodes.assign_shards(b, newer, owners) == 1024
+
+
+async def test_a_leader_that_is_declared_lost_leads_no_longer_and_cannot_come_back(store: Store) -> None:
+    a, b = await two(store)
+    assert await store.nodes.take_lease("leader", a, 60) == 1
+    await store.nodes.mark_lost(a)
+    assert await store.nodes.take_lease("leader", a, 60) is None, "not under its old number"
+    assert await store.nodes.assign_shards(a, 1, dict.fromkeys(range(1024), a)) == 0
+    assert await store.nodes.take_lease("leader", b, 60) == 2
+
+
+async def test_shards_are_listed_with_their_owners_names(store: Store) -> None:
+    a, _ = await two(store)
+    assert {(row.owner_id, row.owner, row.epoch) for row in await store.nodes.list_shards()} == {(None, None, 0)}
+    epoch = await store.nodes.take_lease("leader", a, 60)
+    assert epoch is not None
+    await store.nodes.assign_shards(a, epoch, {0: a})
+    first, *rest = await store.nodes.list_shards()
+    assert (first.shard, first.owner_id, first.owner, first.epoch) == (0, a, "a", 1)
+    assert len(rest) == 1023

@@ -96,8 +96,8 @@ class Explain:
         )
         return Competition(row["ahead"], row["weight"], row["weight_of_others"])
 
-    async def _fetch(self, db: Connection, name: str, **values: Any) -> list[Record]:
-        return await self._database.fetch_on(db, self._queries[name], **values)
+    async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(db, self._queries[query], **values)
 
 
 def _snapshot(row: Record, namespace: str) -> Snapshot:

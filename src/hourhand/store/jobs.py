@@ -1,13 +1,15 @@
 """Jobs: storing, reading and changing definitions, with the cursor and the unstarted runs that hang on them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUp, CatchUpPolicy
+from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
+from hourhand.model.errors import Conflict
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
 from hourhand.model.policy import ORDINARY, Overlap, policy_from_json, policy_to_json
@@ -35,6 +37,10 @@ _CURSOR_COLUMNS: Final = [
 # What only some jobs have; the others' rows are copied without it.
 _RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
 _CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
+
+
+OVERDUE_SLICES_MAX: Final = 50
+"""A change of a job counts this many slices of due times that nobody planned; more is left to a scheduler."""
 
 
 class Jobs:
@@ -132,6 +138,7 @@ class Jobs:
             old = await self._locked(db, namespace_id, job_id)
             if old is None or old["version"] != expected_version:
                 return None
+            await self._account_for_overdue(db, old, now, runs=True)
             await self._keep_version(db, old)
             await self._fetch(
                 db,
@@ -182,6 +189,7 @@ class Jobs:
             cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
+            await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
             await self._fetch(
                 db,
                 "set_job_status",
@@ -216,8 +224,38 @@ class Jobs:
 
     async def _locked(self, db: Connection, namespace_id: int, job_id: UUID) -> Record | None:
         rows = await self._fetch(db, "lock_job", namespace_id=namespace_id, job_id=job_id)
-        await self._fetch(db, "lock_cursor", job_id=job_id)
         return rows[0] if rows else None
+
+    async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> None:
+        """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
+        they get their runs by its catch-up policy, or without `runs` an entry in the ledger."""
+        cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
+        cursor = cursors[0]["next_fire"] if cursors else None
+        policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
+        fires: list[datetime] = []
+        missed: list[MissedRange] = []
+        for _ in range(OVERDUE_SLICES_MAX):
+            if cursor is None or cursor > now:
+                break
+            planned = plan(_definition(old).timing, cursor, now, timedelta(0), policy)
+            fires, missed, cursor = fires + planned.fires, missed + planned.missed, planned.next_due
+        else:
+            raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
+        if not runs:
+            missed += [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in fires]
+            missed = [replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
+        elif fires:
+            await self._fetch(db, "make_overdue", job_id=old["job_id"], dues=fires, once=old["due_at"] is not None)
+        if missed:
+            await self._fetch(
+                db,
+                "keep_missed",
+                job_id=old["job_id"],
+                first=[gap.first for gap in missed],
+                last=[gap.last for gap in missed],
+                counts=[gap.count for gap in missed],
+                reasons=[gap.reason.value for gap in missed],
+            )
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
         version = _version(old)

@@ -115,8 +115,8 @@ class Queues:
                 return
         raise Overloaded("the runs are being written without a pause; nothing was changed, try again")
 
-    async def _fetch(self, db: Connection, name: str, **values: Any) -> list[Record]:
-        return await self._database.fetch_on(db, self._queries[name], **values)
+    async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch_on(db, self._queries[query], **values)
 
 
 def _changed(row: Record | None, change: LimitChange) -> tuple[int | None, Rate | None]:

@@ -145,10 +145,11 @@ class Runs:
         limit: int,
     ) -> list[UUID]:
         bounds = [bound for bound in (before, until and lowest_id_at(until)) if bound is not None]
+        suffix, of_job = ("", {}) if job_id is None else ("_of_job", {"job_id": job_id})
         rows = await self._database.fetch(
-            self._queries["pick_retries"],
+            self._queries[f"pick_retries{suffix}"],
             namespace_id=namespace_id,
-            job_id=job_id,
+            **of_job,
             states=states,
             reasons=reasons,
             since=_LOWEST_ID if since is None else lowest_id_at(since),

@@ -9,7 +9,24 @@ SELECT j.*, l.queue, l.needs FROM hourhand.jobs j JOIN hourhand.lanes l USING (l
 
 -- name: lock_cursor
 -- Waits for a planner that is just moving the cursor: the runs it made are then seen by the statements that follow.
-SELECT FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
+SELECT next_fire FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
+
+-- name: make_overdue
+-- Runs of due times that passed while nobody was planning, made before the cursor is set anew.
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
+                                cause, gate_ids, expires_at)
+SELECT hourhand.scheduled_run_id(due, t.job_id), t.job_id, due, due, t.namespace_id, t.lane_id, t.version, 0, t.priority,
+       CASE WHEN @once::boolean THEN 0 ELSE 1 END, t.gate_ids, due + t.expires_after
+  FROM hourhand.timetable t, unnest(@dues::timestamptz[]) AS due
+ WHERE t.job_id = @job_id
+ON CONFLICT DO NOTHING;
+
+-- name: keep_missed
+INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
+SELECT @job_id, x.first_due, x.last_due, x.count, 16, x.reason
+  FROM unnest(@first::timestamptz[], @last::timestamptz[], @counts::int[], @reasons::text[])
+       AS x(first_due, last_due, count, reason)
+ON CONFLICT (job_id, first_due) DO NOTHING;
 
 -- name: list_jobs
 -- Newest first, one page behind the cursor. The state is derived, so the filter on it is applied to what is read.

@@ -100,19 +100,13 @@ SELECT run_id FROM hourhand.run_requests WHERE retry_of = @run_id ORDER BY run_i
 
 -- name: pick_retries
 -- Finished runs that fit a filter and that no retry, or retry of a retry, already repeats or has repeated with success.
--- Of the two ways in, by job and by time, the planner leaves out the one that the parameters rule out.
-SELECT p.run_id
-  FROM (SELECT x.run_id, x.state, x.reason FROM hourhand.runs x
-         WHERE @job_id::uuid IS NULL AND x.namespace_id = @namespace_id
-           AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
-         UNION ALL
-        SELECT x.run_id, x.state, x.reason FROM hourhand.runs x
-         WHERE x.job_id = @job_id AND x.namespace_id = @namespace_id AND x.run_id >= @since AND x.run_id < @before) p
- WHERE p.state = ANY (@states::smallint[])
-   AND (@reasons::text[] IS NULL OR p.reason = ANY (@reasons))
+SELECT x.run_id FROM hourhand.runs x
+ WHERE x.namespace_id = @namespace_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
+   AND x.state = ANY (@states::smallint[])
+   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
    AND (@again::boolean OR NOT EXISTS (
         WITH RECURSIVE later AS (
-            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = p.run_id
+            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
             UNION ALL
             SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
         )
@@ -120,7 +114,25 @@ SELECT p.run_id
          WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
             OR EXISTS (SELECT FROM hourhand.runs r
                         WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id AND r.state = 10)))
- ORDER BY p.run_id DESC
+ ORDER BY x.run_id DESC
+ LIMIT @limit;
+
+-- name: pick_retries_of_job
+SELECT x.run_id FROM hourhand.runs x
+ WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
+   AND x.state = ANY (@states::smallint[])
+   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
+   AND (@again::boolean OR NOT EXISTS (
+        WITH RECURSIVE later AS (
+            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
+            UNION ALL
+            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+        )
+        SELECT FROM later l
+         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
+            OR EXISTS (SELECT FROM hourhand.runs r
+                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id AND r.state = 10)))
+ ORDER BY x.run_id DESC
  LIMIT @limit;
 
 -- name: retry_facts
