@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check bench bench-short clean
+.PHONY: up test lint types format check bench bench-short gate gate-short defects clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -36,6 +36,18 @@ bench: $(STAMP)-dev
 bench-short: $(STAMP)-dev
 	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 1 --seconds 5
 	$(BIN)/hourhand bench immediate --seconds 5
+
+# Every promise under every fault, judged by what witnesses saw: see docs/internals/chaos.md. At most 45 minutes.
+gate: $(STAMP)-dev
+	$(BIN)/python -m tests.chaos.gate --leases default --minutes 43 --rounds 20 --rest-every 3 --injections 20
+
+# The same in at most six minutes, with leases shortened by configuration.
+gate-short: $(STAMP)-dev
+	$(BIN)/python -m tests.chaos.gate --leases short --minutes 5.3 --rounds 3 --injections 2
+
+# That the gate can fail: each deliberate defect must be caught, and our own code pass the same scenario.
+defects: $(STAMP)-dev
+	$(BIN)/python -m tests.chaos.defects
 
 clean:
 	rm -rf $(VENV) build dist

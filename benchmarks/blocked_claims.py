@@ -13,6 +13,8 @@ import statistics
 import time
 from dataclasses import replace
 
+import httpx
+
 from hourhand.cli.bench_runs import Target, measure_lifecycle, open_target
 
 BATCH = 1000
@@ -37,9 +39,9 @@ async def block(target: Target, runs: int) -> float:
     return time.monotonic() - begun
 
 
-async def live(http: object, state: str, count: int) -> None:
+async def live(http: httpx.AsyncClient, state: str, count: int) -> None:
     async with asyncio.timeout(300):
-        while (await http.get("/api/v1/cluster")).json()["live"].get(state, 0) < count:  # type: ignore[attr-defined]
+        while (await http.get("/api/v1/cluster")).json()["live"].get(state, 0) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 
@@ -56,7 +58,8 @@ async def measure(pairs: int, seconds: float, runs: int) -> float:
                 rates.append(result["jobs_per_second"])
             free_rate, beside_rate = rates if pair % 2 == 0 else rates[::-1]
             ratios.append(beside_rate / free_rate)
-            print(f"pair {pair + 1}: without {free_rate:8.0f}/s   beside {beside_rate:8.0f}/s   {ratios[-1]:.2f}", flush=True)
+            rates_told = f"without {free_rate:8.0f}/s   beside {beside_rate:8.0f}/s"
+            print(f"pair {pair + 1}: {rates_told}   {ratios[-1]:.2f}", flush=True)
     return statistics.median(ratios)
 
 

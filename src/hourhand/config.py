@@ -6,14 +6,13 @@ faults at once, each with its place, and never to show a secret. Decides nothing
 
 import ast
 import inspect
-import ipaddress
 import json
 import math
 import os
 import re
 import socket
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from itertools import pairwise
@@ -21,6 +20,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from hourhand.config_rules import SECRETS, broken_rules
 from hourhand.model.errors import BadConfiguration
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ class Key:
 
 
 DEFAULT: Final = "default"
-_SECRETS: Final = ("database.url", "database.listen_url")
 _SHORT: Final = {"api.host": "HOURHAND_HOST", "api.port": "HOURHAND_PORT"}
 _FLAGS: Final = {"host": "api.host", "port": "api.port"}
 _OTHER_VARIABLES: Final = {
@@ -119,13 +118,6 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "kinds.grace_seconds": (0, _SECONDS_MOST),
     "scheduler.keep_runs_days": (1, 36_500),
 }
-_ORDERED: Final = (
-    ("scheduler.tick_seconds", "below", "scheduler.horizon_seconds"),  # or runs are created late
-    ("scheduler.tick_seconds_min", "at most", "scheduler.tick_seconds"),
-    ("kinds.worker_processes_warm", "at most", "kinds.worker_processes_max"),
-)
-_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_SQL_WORDS: Final = frozenset({"all", "default", "do", "end", "group", "information_schema", "order", "table", "user"})
 
 
 def load_config(
@@ -147,7 +139,7 @@ def load_config(
 
 def origins(config: Config) -> list[Setting]:
     """Every key with its value and where it came from, fit to be shown: passwords are masked."""
-    return [replace(each, value=masked(each.value)) if each.key in _SECRETS else each for each in config.settings]
+    return [replace(each, value=masked(each.value)) if each.key in SECRETS else each for each in config.settings]
 
 
 def masked(url: str) -> str:
@@ -253,7 +245,7 @@ class _Draft:
         try:
             value = _parse(key, raw, is_text=is_text, folder=folder or Path())
         except (ValueError, OverflowError):
-            shown = "what it is" if key.name in _SECRETS else repr(raw)
+            shown = "what it is" if key.name in SECRETS else repr(raw)
             self.faults.append(f"{origin}: {key.name} must be {allowed(key)}, not {shown}")
             if key.name not in self.found:
                 self._wrong.add(key.name)
@@ -261,7 +253,7 @@ class _Draft:
             self.found.setdefault(key.name, Setting(key.name, value, origin))
 
     def check_rules(self) -> None:
-        for names, message in _broken_rules({name: setting.value for name, setting in self.found.items()}):
+        for names, message in broken_rules({name: setting.value for name, setting in self.found.items()}):
             if not self._wrong.intersection(names):
                 places = [self.found[name].origin for name in names if self.found[name].origin != DEFAULT]
                 self.faults.append(f"{(places or [DEFAULT])[0]}: {message}")
@@ -308,7 +300,7 @@ def all_keys() -> Iterator[Key]:
         for each in fields(settings):
             name = f"{section}.{each.name}"
             variable = f"HOURHAND_{section}_{each.name}".upper()
-            further = [_SHORT[name]] if name in _SHORT else [f"{variable}_FILE"] if name in _SECRETS else []
+            further = [_SHORT[name]] if name in _SHORT else [f"{variable}_FILE"] if name in SECRETS else []
             hint = hints[each.name]
             types = [part for part in get_args(hint) if part is not NoneType]
             nullable = NoneType in get_args(hint)
@@ -400,58 +392,6 @@ def _key_lines(text: str) -> dict[str, int]:
             lines.setdefault(name, number)
             lines.setdefault(name.partition(".")[0], number)
     return lines
-
-
-def _broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    """The keys that a rule joins, and what to say. Every rule has a reason that an operator can follow."""
-    yield from _broken_time_rules(v)
-    yield from _broken_database_rules(v)
-    if not _is_loopback(v["api.host"]) and not v["server.insecure_bind"]:
-        advice = "put a proxy with TLS before a loopback address, or set server.insecure_bind"
-        what = f"api.host {v['api.host']} is reachable by others over plain HTTP: {advice}"
-        yield ["api.host", "server.insecure_bind"], what
-    if v["api.public_url"] is not None and not re.match(r"https?://[^/\s]", v["api.public_url"]):
-        yield ["api.public_url"], f"api.public_url must begin with http:// or https://, not {v['api.public_url']!r}"
-    for name in ("name", "api.host"):
-        if not v[name].strip() or len(v[name]) > 200 or not v[name].isprintable():
-            yield [name], f"{name} must be 1 to 200 printable characters"
-    if not v["executor.queues"]:
-        yield ["executor.queues"], 'executor.queues must name at least one queue; "*" means every queue'
-
-
-def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    for room in ("scheduler", "executor"):
-        beat, lease = f"{room}.heartbeat_seconds", f"{room}.lease_seconds"
-        if v[beat] * 3 > v[lease] * (1 + 1e-9):
-            rule = f"must be at most a third of {lease} ({v[lease]:g}), so that one lost renewal does no harm"
-            yield [beat, lease], f"{beat} ({v[beat]:g}) {rule}"
-    for lower, relation, upper in _ORDERED:
-        if v[lower] > v[upper] or (relation == "below" and v[lower] == v[upper]):
-            yield [lower, upper], f"{lower} ({v[lower]:g}) must be {relation} {upper} ({v[upper]:g})"
-
-
-def _broken_database_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    for name in _SECRETS:
-        if v[name] and not re.match(r"postgres(ql)?://", v[name]):
-            yield [name], f"{name} must be postgresql://user:password@host:port/database"
-    schema = v["database.schema"]
-    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in _SQL_WORDS:
-        rule = "lower-case letters, digits and _, at most 63, no word of SQL, not beginning with pg_"
-        yield ["database.schema"], f"database.schema {schema!r} is no name to use: {rule}"
-    if v["database.pooler"] and not v["database.listen_url"]:
-        what = "database.pooler needs database.listen_url, because nothing can be heard through a pooler"
-        yield ["database.pooler", "database.listen_url"], what
-    pool, most = "database.pool_max", "embedded.connections_max"
-    if not v["database.url"] and v[pool] * 4 + 10 > v[most]:
-        rule = f"needs {most} to be at least {v[pool] * 4 + 10}, not {v[most]}: every node has a pool of its own"
-        yield [pool, most], f"{pool} ({v[pool]}) {rule}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() in ("localhost", "localhost.localdomain")
 
 
 _PAGE_HEAD: Final = """# Configuration

@@ -7,42 +7,48 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hourhand.config import Config
-from hourhand.database.connections import Database
+from hourhand.database.connections import Database, DatabaseSettings
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
-from hourhand.executor.attempts import Attempts, offers_of
-from hourhand.executor.capacity import Capacity
-from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
-from hourhand.executor.receiver import Receiver
-from hourhand.executor.recorder import Recorder
-from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PortTaken
-from hourhand.model.outcome import Cancelled
+from hourhand.executor.executor import Executor, Stores
+from hourhand.executor.journal import Journal
+from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PartEnded, PortTaken
 from hourhand.ports.event_bus import Topic
-from hourhand.ports.job_kind import SlotClass
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.heartbeat import Heartbeat
 from hourhand.runtime.ids import IdSource
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
+from hourhand.scheduler.judge import LOOK_SECONDS, Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
+from hourhand.store.completions import Completions
+from hourhand.store.explain import Explain
 from hourhand.store.jobs import Jobs
 from hourhand.store.live_runs import LiveRuns
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Cut, Partitions
+from hourhand.store.queues import Queues
 from hourhand.store.runs import Runs
+from hourhand.store.submissions import Submissions
 from hourhand.store.timetable import Timetable
 from hourhand.store.tokens import Tokens
+from hourhand.store.turns import Turns
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 AWAY = (DatabaseUnavailable,)
+LONG_SECONDS_MAX = 600.0
+"""How long a migration or the end of a day of history may take."""
 
 
 @dataclass
@@ -52,6 +58,7 @@ class Store:
     database: Database
     names: Names
     jobs: Jobs
+    submissions: Submissions
     runs: Runs
     live_runs: LiveRuns
     timetable: Timetable
@@ -59,14 +66,19 @@ class Store:
     nodes: Nodes
     tokens: Tokens
     partitions: Partitions
+    turns: Turns
+    queues: Queues
+    explain: Explain
 
 
 def store_on(database: Database) -> Store:
     names = Names(database)
+    jobs = Jobs(database, names)
     return Store(
         database,
         names,
-        Jobs(database, names),
+        jobs,
+        Submissions(database, jobs),
         Runs(database, names),
         LiveRuns(database, names),
         Timetable(database),
@@ -74,6 +86,9 @@ def store_on(database: Database) -> Store:
         Nodes(database),
         Tokens(database),
         Partitions(database),
+        Turns(database),
+        Queues(database),
+        Explain(database, names),
     )
 
 
@@ -89,7 +104,7 @@ async def open_store(config: Config, application: str) -> AsyncIterator[Store]:
 
 async def prepare_database(config: Config) -> None:
     """Checks the database, brings its tables up to date and makes today's partitions."""
-    async with open_store(config, "migrate") as store:
+    async with open_store(replace(config, database=long_running(config.database)), "migrate") as store:
         await store.database.check()
         done = await migrate(store.database)
         if done:
@@ -99,7 +114,7 @@ async def prepare_database(config: Config) -> None:
 
 async def make_partitions(config: Config, store: Store) -> None:
     """Makes the partitions of the coming days; afterwards the leader keeps them."""
-    async with store.database.connection() as db:
+    async with store.database.transaction() as db:
         now = await db.fetchval("SELECT now()")
     await store.partitions.maintain(partition_cuts(config), now)
 
@@ -121,6 +136,31 @@ def partition_cuts(config: Config) -> list[Cut]:
     return [Cut("jobs", 7, 2, None), *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks"))]
 
 
+def for_loops(settings: DatabaseSettings) -> DatabaseSettings:
+    """The same database, with the deadline of what is done all the time."""
+    return replace(settings, statement_seconds_max=min(settings.loop_seconds_max, settings.statement_seconds_max))
+
+
+def long_running(settings: DatabaseSettings) -> DatabaseSettings:
+    """The same database, for what nobody waits for and may not be given up half-way."""
+    return replace(settings, pool_max=1, statement_seconds_max=max(LONG_SECONDS_MAX, settings.statement_seconds_max))
+
+
+@lru_cache(maxsize=1)
+def program_version() -> str:
+    try:
+        return version("hourhand")
+    except PackageNotFoundError:
+        return "from source"
+
+
+def for_heartbeats(settings: DatabaseSettings, lease_seconds: float) -> DatabaseSettings:
+    """The same database, for one connection that must not wait longer than the lease can bear."""
+    share = lease_seconds / 3
+    connect, statement = min(settings.connect_seconds_max, share), min(settings.statement_seconds_max, share)
+    return replace(settings, pool_max=1, connect_seconds_max=connect, statement_seconds_max=statement)
+
+
 def node_name(config: Config, role: str) -> str:
     return f"{config.name or socket.gethostname()}-{role}-{os.getpid()}"
 
@@ -135,27 +175,70 @@ class Node:
         self.clock = DatabaseClock()
         self.ids = IdSource()
         self.name = node_name(config, self.role)
-        self.database = Database(config.database, self.role)
+        self.database = Database(config.database if self.role == "api" else for_loops(config.database), self.role)
         self.store = store_on(self.database)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
         self.store.names.on_new_lane = lambda: self.bus.publish(Topic.LANES)
+        self.store.live_runs.on_let_go = lambda: self.bus.publish(Topic.READY)
         self.loops: list[Loop] = []
+        self.ended = asyncio.Event()
+        """Set when a part of the node has ended by itself."""
+        self.ended_part: PartEnded | None = None
+        self._essential: list[Loop] = []
 
     def join_as(
         self, lease_seconds: float, heartbeat_seconds: float, facts: Callable[[], dict[str, Any]]
     ) -> Membership:
-        self.membership = Membership(self.store.nodes, self.role, self.name, lease_seconds, self.clock, facts)
-        self.loop("membership", self.membership.run_once, heartbeat_seconds)
+        """`facts` are asked for by the thread that renews the lease, so they must wait for nobody."""
+
+        def all_facts() -> dict[str, Any]:
+            about = {"version": program_version(), "host": socket.gethostname(), "lease_seconds": lease_seconds}
+            return {**about, **facts(), "orders": self.membership.orders.value, "late_loops": self.late_loops()}
+
+        door = Database(for_heartbeats(self.config.database, lease_seconds), f"{self.role} heartbeat")
+        self.membership = Membership(Nodes(door), self.role, self.name, lease_seconds, self.clock, all_facts)
+        hang_seconds_max = None if self.role == "executor" else lease_seconds
+        self.heartbeat = Heartbeat(self.membership, door, heartbeat_seconds, AWAY, hang_seconds_max)
+        self._essential.append(self.heartbeat.loop)
         return self.membership
 
-    def loop(self, name: str, run_once: Callable[[], Awaitable[float | None]], seconds: float) -> Loop:
+    def loop(
+        self, name: str, run_once: Callable[[], Awaitable[float | None]], seconds: float, *, essential: bool = True
+    ) -> Loop:
+        """A loop of this node. An essential one is shown when it is late."""
         loop = Loop(name, run_once, seconds, AWAY)
         self.loops.append(loop)
+        if essential:
+            self._essential.append(loop)
         return loop
+
+    def late_loops(self) -> list[str]:
+        """Essential loops that have not come through for too long. From any thread."""
+        return [loop.name for loop in self._essential if loop.is_late()]
+
+    def watch(self, loop: Loop | Heartbeat) -> None:
+        loop.on_back = self._revalidate
+        loop.on_death = self.part_ended
+
+    def part_ended(self, name: str, cause: BaseException | None) -> None:
+        emit(Event.TASK_ENDED, task=name, error=repr(cause), exc_info=cause)
+        self.ended_part = self.ended_part or PartEnded(name)
+        self.ended.set()
+
+    def _revalidate(self) -> None:
+        """The database is back: what was learnt before it went may no longer hold, and nobody need wait any longer."""
+        self.store.names.forget()
+        for loop in self._all_loops():
+            loop.urge()
+
+    def _all_loops(self) -> list[Loop | Heartbeat]:
+        return [*self.loops, *self.bus.loops, self.heartbeat]
 
     async def start(self) -> None:
         await self.database.open()
-        await self.membership.join()
+        for loop in self._all_loops():
+            self.watch(loop)
+        await self.heartbeat.start()
         await self.bus.open()
         for loop in self.loops:
             loop.start()
@@ -163,12 +246,19 @@ class Node:
 
     async def stop(self) -> None:
         emit(Event.NODE_STOPPING, node_id=self.membership.node_id)
+        await self.finish_work()
         await self.bus.close()
         await asyncio.gather(*(loop.stop() for loop in self.loops))
-        with contextlib.suppress(*AWAY):
-            await self.membership.leave()
+        await self.close_rooms()
+        await self.heartbeat.stop()  # as the last: whatever the node still had was under its lease until here
         await self.database.close()
         emit(Event.NODE_STOPPED, node_id=self.membership.node_id)
+
+    async def finish_work(self) -> None:
+        """Brings to an end what the role has in hand, while everything still runs."""
+
+    async def close_rooms(self) -> None:
+        """Ends what a role has opened for itself."""
 
 
 class SchedulerNode(Node):
@@ -185,19 +275,30 @@ class SchedulerNode(Node):
         self.planner = Planner(self.store.timetable, self.store.nodes, node_id, self.clock, self.bus, settings)
         reaper = Reaper(self.store.live_runs, self.store.nodes, self.clock, self.bus)
         grace = max(settings.lease_seconds, config.executor.lease_seconds)
-        self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace)
-        pruner = Pruner(self.store.partitions, partition_cuts(config), self.leadership, self.clock)
+        self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace, self.clock)
+        # Dropping a day of history may take longer than anything that others wait for.
+        self.pruning = Database(long_running(config.database), "scheduler pruner")
+        pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock)
         planning = self.loop("planner", self.planner.run_once, settings.tick_seconds)
         learning = self.loop("shards", self.planner.learn_shards, 1.0)
-        self.loop("leadership", self.leadership.run_once, settings.sweep_seconds)
-        self.loop("pruner", pruner.run_once, settings.prune_seconds)
+        leading = self.loop("leadership", self.leadership.run_once, settings.sweep_seconds)
+        self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
+        judge = Judge(self.store.turns, node_id, self.clock, self.bus)
+        self.loop("judge", judge.run_once, LOOK_SECONDS)
         self.bus.subscribe(Topic.SHARDS, learning.wake)
+        self.bus.subscribe(Topic.NODES, leading.wake)
+        self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
         self.planning = planning
+
+    async def start(self) -> None:
+        await self.pruning.open()
+        await super().start()
 
     async def stop(self) -> None:
         with contextlib.suppress(*AWAY):
             await self.leadership.resign()
         await super().stop()
+        await self.pruning.close()
 
 
 class ExecutorNode(Node):
@@ -211,98 +312,57 @@ class ExecutorNode(Node):
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
         workers = max(config.kinds.worker_processes_max, settings.slots_process)
         self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers))
-        offers = offers_of(self.kinds)
-        self.capacity = Capacity({SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process})
-        membership = self.join_as(settings.lease_seconds, settings.heartbeat_seconds, self._facts)
-        # Claims and outcomes have connections of their own: neither waits for the other.
-        self.writing = Database(replace(config.database, pool_max=2), "executor recorder")
-        self.recorder = Recorder(
-            LiveRuns(self.writing, Names(self.writing)), Logs(self.writing), self.clock, self.ids.fraction
-        )
-        self.attempts = Attempts(self.kinds, offers, self.capacity, self.recorder, self.clock, settings.log_lines_max)
-        self.receiver = Receiver(
+        self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
+        connections = settings.transaction_connections
+        self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")
+        stores = Stores(
             self.store.live_runs,
             self.store.names,
-            offers,
-            self.capacity,
-            lambda: membership.node_id,
+            self._live_runs_on(self.writing),
+            Logs(self.writing),
+            Completions(self.transacting, self._live_runs_on(self.transacting)),
+        )
+        folder = settings.journal_folder or config.home / "journal"
+        self.executor = Executor(
+            stores,
+            self.kinds,
+            self.join_as(settings.lease_seconds, settings.heartbeat_seconds, self._facts),
             self.clock,
-            self.attempts.start,
+            self.ids.fraction,
+            Journal(folder, self.name, settings.journal_bytes_max),
             settings,
+            config.kinds.grace_seconds,
         )
-        lost_claims = LostClaims(
-            self.store.live_runs, self.attempts, self.recorder, lambda: membership.node_id, self.clock
-        )
-        membership.on_buried = self._let_go
-        self.loop("lost claims", lost_claims.run_once, INTERVAL_SECONDS)
-        recording = self.loop("recorder", self.recorder.run_once, 1.0)
-        receiving = self.loop("receiver", self.receiver.run_once, settings.poll_seconds)
-        lanes = self.loop("lanes", self._learn_lanes, 2.0)
-        cancelling = self.loop("cancelling", self._cancel_asked, 1.0)
-        self.receiving = receiving
-        self.recorder.wake = recording.wake
-        self.capacity.wake = receiving.wake
-        self.bus.subscribe(Topic.READY, receiving.wake)
-        self.bus.subscribe(Topic.LANES, lanes.wake)
-        self.bus.subscribe(Topic.CANCEL, cancelling.wake)
+        self.executor.make_loops(self.loop)
+        self.bus.subscribe(Topic.READY, self.executor.receiving.wake)
+        self.bus.subscribe(Topic.LANES, self.executor.learning.wake)
+        self.bus.subscribe(Topic.CANCEL, self.executor.cancelling.wake)
+        self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
+        self.heartbeat.on_buried = self.executor.duty.let_go
+        self.heartbeat.on_orders = self.executor.duty.obey
         self.stop_at_once = asyncio.Event()
 
+    def _facts(self) -> dict[str, Any]:
+        return self.executor.facts()
+
+    def _live_runs_on(self, database: Database) -> LiveRuns:
+        live_runs = LiveRuns(database, Names(database))
+        live_runs.on_let_go = lambda: self.bus.publish(Topic.READY)
+        return live_runs
+
     async def start(self) -> None:
-        for kind in self.kinds.values():
-            await kind.open()
         await self.writing.open()
+        await self.transacting.open()
+        await self.executor.open()
         await super().start()
 
-    async def stop(self) -> None:
-        """Takes nothing new, lets attempts end within their time, gives back the rest."""
-        self.receiver.claiming = False
-        await self.receiving.stop()
-        self.attempts.give_back_unstarted()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.executor.stop_seconds):
-                ended = asyncio.create_task(self.attempts.all_ended())
-                urged = asyncio.create_task(self.stop_at_once.wait())
-                await asyncio.wait({ended, urged}, return_when=asyncio.FIRST_COMPLETED)
-                urged.cancel()
-        self.attempts.stop_all()
-        # A handler that will not end is left behind: it dies with this process, and others get its run.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.attempts.all_ended(), self.config.kinds.grace_seconds + 5)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.recorder.all_written(), 5)
-        await super().stop()
-        for kind in self.kinds.values():
-            await kind.close()
+    async def finish_work(self) -> None:
+        await self.executor.finish(self.stop_at_once)
+
+    async def close_rooms(self) -> None:
+        await self.executor.close()
+        await self.transacting.close()
         await self.writing.close()
-
-    async def _let_go(self) -> None:
-        """Others have got the runs of the old number; going on with them here would only double their effects."""
-        self.receiver.claiming = False
-        self.attempts.stop_all()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.attempts.all_ended(), self.config.kinds.grace_seconds + 5)
-        self.receiver.claiming = True
-
-    async def _learn_lanes(self) -> float | None:
-        before = len(self.receiver.lanes)
-        await self.receiver.learn_lanes()
-        if len(self.receiver.lanes) != before:
-            self.receiving.wake()
-        return None
-
-    async def _cancel_asked(self) -> float | None:
-        for run_id, fence in await self.store.live_runs.cancelling_runs(self.membership.node_id):
-            self.attempts.stop(run_id, fence, Cancelled())
-        return None
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "pid": os.getpid(),
-            "queues": list(self.config.executor.queues),
-            "slots": self.capacity.facts(),
-            "offers": sorted(offers_of(self.kinds))[:200],
-            "bench_witness": os.environ.get("HOURHAND_BENCH_WITNESS"),
-        }
 
 
 class ApiNode(Node):
@@ -314,7 +374,10 @@ class ApiNode(Node):
         from hourhand.job_kinds.registry import kinds_for_checking
         from hourhand.operations.access import Access
         from hourhand.operations.cluster import ClusterOperations
+        from hourhand.operations.explain import ExplainOperations
         from hourhand.operations.jobs import JobOperations
+        from hourhand.operations.nodes import NodeOperations
+        from hourhand.operations.queues import QueueOperations
         from hourhand.operations.runs import RunOperations
 
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
@@ -322,13 +385,21 @@ class ApiNode(Node):
         kinds = kinds_for_checking(config.kinds.allow_private_targets)
         self.access = Access(store.tokens, store.names)
         operations = ApiOperations(
-            jobs=JobOperations(store.jobs, store.runs, kinds, self.clock, self.ids, self.bus, config.submit),
-            runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.bus),
-            cluster=ClusterOperations(store.nodes, store.runs, store.timetable, self.clock, self._database_facts),
+            jobs=JobOperations(
+                store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus, config.submit
+            ),
+            runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.ids, self.bus),
+            cluster=ClusterOperations(
+                store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops
+            ),
             access=self.access,
+            nodes=NodeOperations(store.nodes, self.bus),
+            queues=QueueOperations(store.queues, store.names, self.bus),
+            explain=ExplainOperations(store.explain),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None
+        self._stopping = False
 
     async def start(self) -> None:
         refuse_taken_port(self.config.api.host, self.config.api.port)
@@ -346,21 +417,23 @@ class ApiNode(Node):
             backlog=1024,
         )
         self._serving = asyncio.create_task(self._server.serve(), name="granian")
+        self._serving.add_done_callback(self._serving_ended)
 
     async def stop(self) -> None:
+        self._stopping = True
         if self._serving is not None:
             self._server.stop()  # type: ignore[no-untyped-call]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.gather(self._serving, return_exceptions=True), 10)
         await super().stop()
 
-    async def serving_ended(self) -> None:
-        assert self._serving is not None
-        await asyncio.wait({self._serving})
+    def _serving_ended(self, serving: "asyncio.Task[None]") -> None:
+        if not self._stopping:
+            self.part_ended("HTTP server", None if serving.cancelled() else serving.exception())
 
     async def _database_facts(self) -> dict[str, str]:
         names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
-        async with self.database.connection() as db:
+        async with self.database.transaction() as db:
             return {name: await db.fetchval("SELECT current_setting($1)", name) for name in names}
 
 
@@ -380,7 +453,7 @@ ROLES: dict[str, type[Node]] = {"api": ApiNode, "scheduler": SchedulerNode, "exe
 
 
 async def run_role(config: Config, role: str, ready: Callable[[], None] = lambda: None) -> None:
-    """Runs one role until SIGTERM or SIGINT; a second one ends it at once."""
+    """Runs one role until SIGTERM or SIGINT; a second one ends it at once. Raises PartEnded when a part is gone."""
     node = ROLES[role](config)
     stopping = asyncio.Event()
 
@@ -394,8 +467,11 @@ async def run_role(config: Config, role: str, ready: Callable[[], None] = lambda
         loop.add_signal_handler(number, stop)
     await node.start()
     ready()
-    waits: set[asyncio.Task[Any]] = {asyncio.create_task(stopping.wait())}
-    if isinstance(node, ApiNode):
-        waits.add(asyncio.create_task(node.serving_ended()))
+    waits = {asyncio.create_task(event.wait()) for event in (stopping, node.ended)}
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     await node.stop()
+    if isinstance(node, ExecutorNode) and node.executor.is_stuck:
+        # The loop cannot be closed before a handler that ignores its cancellation has ended, which it never does.
+        os._exit(0 if node.ended_part is None else 1)
+    if node.ended_part is not None:
+        raise node.ended_part

@@ -38,6 +38,8 @@ IS_ROOT = os.geteuid() == 0
 SHORT_LEASES = {
     "HOURHAND_EXECUTOR_LEASE_SECONDS": "3",
     "HOURHAND_EXECUTOR_HEARTBEAT_SECONDS": "1",
+    "HOURHAND_EXECUTOR_SELF_FENCE_SECONDS": "2",
+    "HOURHAND_EXECUTOR_SELF_FENCE_KILL_SECONDS": "0.5",
     "HOURHAND_SCHEDULER_LEASE_SECONDS": "3",
     "HOURHAND_SCHEDULER_HEARTBEAT_SECONDS": "1",
 }
@@ -259,6 +261,14 @@ def become(user: str) -> list[str]:
     return [*change, "sh", "-c", 'exec "$0" "$@"']
 
 
+def unprivileged() -> Sequence[str]:
+    """Programs that refuse to be root see somebody else, who owns what root owns."""
+    if not IS_ROOT:
+        return []
+    number = min(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
+    return ["unshare", "--user", f"--map-user={number}", f"--map-group={number}", "--"]
+
+
 # --- a whole Hourhand -------------------------------------------------------------------------------------
 
 
@@ -402,13 +412,14 @@ class Roles:
         finally:
             self.cage.close()
 
-    def start(self, role: str, name: str) -> Process:
+    def start(self, role: str, name: str, **settings: str) -> Process:
+        """Starts one more node; `settings` are variables for it alone."""
         command = [*HOURHAND, role, "--name", name]
         if role == "api":
             port = free_port()
             command += ["--port", str(port)]
             self.urls.append(f"http://127.0.0.1:{port}")
-        self.processes[name] = Process(self.cage, command, self.folder, self._environment)
+        self.processes[name] = Process(self.cage, command, self.folder, self._environment | settings)
         return self.processes[name]
 
     def wait_until_ready(self) -> None:
@@ -429,7 +440,8 @@ async def _new_token(url: str, schema: str) -> str:
     from hourhand.operations.access import Access
     from hourhand.wiring import store_on
 
-    database = Database(DatabaseSettings(url=url, schema=schema), "test")
+    # As if there were a pooler in between, since there may be one.
+    database = Database(DatabaseSettings(url=url, schema=schema, pooler=True), "test")
     await database.open()
     try:
         store = store_on(database)

@@ -252,3 +252,32 @@ def test_a_cancelled_command_leaves_no_process(ask: Ask, running: Up) -> None:
 
 def sleepers(up: Up) -> list[str]:
     return [name for name in up.cage.names() if "sleep 4343" in name and "sh -c" not in name]
+
+
+# --- running again ----------------------------------------------------------------------------------------
+
+
+def test_failed_runs_are_found_by_their_reason_and_run_again(ask: Ask, running: Up, short_path: Path) -> None:
+    """The command fails until a file is there."""
+    gate = short_path / "repaired"
+    script = f"test -e {gate} || {{ echo broken >&2; exit 3; }}"
+    job = ask.json("job", "create", "repairable", "--max-retries", "0", "--cron", "0 0 1 1 *", "--", "sh", "-c", script)
+    runs = []
+    for _ in range(2):
+        done = ask("job", "run", job["job_id"], "--wait", code=5)
+        assert "exit_code" in done.stderr
+        runs = ask.json("run", "list", "--job", job["job_id"], "--reason", "exit_code", "--since", "1h")
+    assert [run["status"] for run in runs] == ["failed", "failed"]
+    assert len({run["fingerprint"] for run in runs}) == 1
+
+    gate.touch()
+    again = ask("run", "retry", runs[0]["run_id"], "--note", "repaired", "--wait")
+    assert "succeeded" in again.stderr
+    ask("run", "retry", runs[0]["run_id"], code=4)
+    rest = ask("run", "retry", "--status", "failed", "--job", job["job_id"], "--since", "1h")
+    [new] = rest.stdout.split()
+    assert "1 run to run again" in rest.stderr
+    repeated = ask.json("run", "wait", new)
+    assert (repeated["status"], repeated["retry_of"]) == ("succeeded", runs[1]["run_id"])
+    assert repeated["scheduled_for"] == runs[1]["scheduled_for"]
+    assert ask("run", "retry", "--status", "failed", "--job", job["job_id"]).stdout == "", "nothing is left to repeat"

@@ -137,7 +137,7 @@ def outage(cluster: Roles, server: Server) -> None:
     with httpx.Client(base_url=cluster.urls[0], headers=headers, timeout=60) as http:
         assert_problem_documents([call(http) for call in calls])
         ready = http.get("/readyz")
-        assert (ready.status_code, ready.json()["status"]) == (503, "not-ready")
+        assert (ready.status_code, ready.json()["type"]) == (503, "urn:hourhand:problem:not-ready")
         assert http.get("/livez").status_code == 200
         server.start()
         wait_for(lambda: http.get("/readyz").status_code == 200, "it is ready again")

@@ -1,17 +1,16 @@
 """Every PostgreSQL that is promised to do: another schema, an ordinary role, PgBouncer in between, version 15."""
 
 import os
-import pwd
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
 import pytest
-from harness import HOURHAND, IS_ROOT, Cage, Process, Roles, Up, free_port, sql, wait_for
+from harness import HOURHAND, IS_ROOT, Cage, Process, Roles, Up, free_port, sql, unprivileged, wait_for
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
@@ -130,14 +129,6 @@ def pooled_url(tmp_path: Path, cage: Cage, pgbouncer: str, database_url: str) ->
     return url
 
 
-def unprivileged() -> Sequence[str]:
-    """Programs that refuse to be root see somebody else, who owns what root owns."""
-    if not IS_ROOT:
-        return []
-    number = min(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
-    return ["unshare", "--user", f"--map-user={number}", f"--map-group={number}", "--"]
-
-
 def test_it_works_through_pgbouncer_in_transaction_mode(
     tmp_path: Path, database_url: str, pooled_url: str, schema: str
 ) -> None:
@@ -169,6 +160,13 @@ def test_single_roles_work_through_pgbouncer(tmp_path: Path, database_url: str, 
             job = client.create_job(name="greet", kind="command", payload={"argv": ["echo", "hello"]})
             assert client.wait_for_job(job.job_id, 30).status == "succeeded"
     sql(database_url, f"DROP SCHEMA {schema} CASCADE")
+
+
+def test_a_pooler_that_was_not_told_of_is_recognised(tmp_path: Path, cage: Cage, pooled_url: str) -> None:
+    process = Process(cage, [*HOURHAND, "scheduler", "--database", pooled_url], tmp_path)
+    assert process.wait() == 78, process.said
+    assert "Traceback" not in process.said
+    assert "set database.pooler" in process.said
 
 
 # --- PostgreSQL 15 ----------------------------------------------------------------------------------------

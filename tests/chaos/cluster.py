@@ -126,7 +126,10 @@ class Cluster:
             self.collector = Collector(self._private / "witness", self.folder / "witness.jsonl", self.clock.offset)
             self.url = await self._server.start()
             await self._prepare_database()
-            await asyncio.gather(*(self.start_node(name) for name in self.nodes))
+            ready = await asyncio.gather(*(self.start_node(name) for name in self.nodes))
+            if not all(ready):
+                said = "".join(path.read_text(errors="replace")[-2000:] for path in self.folder.glob("*.stderr"))
+                raise AssertionError(f"not every node could be started; they said:\n{said}")
             await self._wait_until_ready()
         except BaseException:
             await self._end_all(gently=False)
@@ -211,8 +214,8 @@ class Cluster:
 
     # --- nodes --------------------------------------------------------------------------------------------
 
-    async def start_node(self, name: str) -> None:
-        """Starts it and waits until it says that it is ready, or has ended again."""
+    async def start_node(self, name: str) -> bool:
+        """Starts it and waits until it says that it is ready, or has ended again. Whether it is ready."""
         node = self.nodes[name]
         assert node.pid is None, f"{name} runs already"
         node.incarnation += 1
@@ -245,6 +248,7 @@ class Cluster:
         finally:
             os.close(reader)
         self._say("ready" if ready else "not ready", node)
+        return ready
 
     def kill_node(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Sends the signal, by the process id of the process we started; says which that was."""

@@ -8,6 +8,7 @@ written to a folder and judged. Exit code 0: every promise held; 1: one was brok
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tests.chaos.check import check_folder
 from tests.chaos.cluster import DEFAULT_LEASES, SHORT_LEASES, Cluster
+from tests.chaos.invariants import INVARIANTS
 from tests.chaos.nemesis import KINDS, Nemesis, Planned, plan
 from tests.chaos.recording import Order, Recorded, record
 
@@ -23,7 +25,7 @@ import hourhand
 LEASES = {"short": SHORT_LEASES, "default": DEFAULT_LEASES}
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
 REST_SECONDS = 28.0
-"""After each round nothing is broken for so long: promises of calm times need calm times."""
+"""After a round nothing is broken for so long: promises of calm times need calm times."""
 SILENCE_SECONDS = 8.0
 """The end of a rest, in which no wake-up is heard."""
 CATCHUP_GRACE_SECONDS = 15.0
@@ -46,18 +48,19 @@ def main() -> int:
         leases=LEASES[arguments.leases],
         rate=arguments.rate,
         injections_min=dict.fromkeys(KINDS, arguments.injections) if arguments.injections else {},
+        invariants_demanded=[one.number for one in INVARIANTS] if arguments.injections else [],
     )
     ends = time.monotonic() + arguments.minutes * 60 - END_SECONDS
 
     async def act(cluster: Cluster, nemesis: Nemesis) -> None:
-        await _break_everything(nemesis, order, arguments.rounds, ends)
+        await _break_everything(nemesis, order, arguments, ends)
 
     _say(f"{order.title}, {arguments.minutes:g} minutes; logs in {folder}")
     recorded = asyncio.run(record(order, act))
     return _judge(order, recorded)
 
 
-async def _break_everything(nemesis: Nemesis, order: Order, rounds: int, ends: float) -> None:
+async def _break_everything(nemesis: Nemesis, order: Order, given: argparse.Namespace, ends: float) -> None:
     """Round after round while there is time; then what takes long and is done once."""
     ends -= SPECIALS_SECONDS
     for planned in plan(order.seed, order.leases):
@@ -69,9 +72,10 @@ async def _break_everything(nemesis: Nemesis, order: Order, rounds: int, ends: f
         _say(f"{planned.number:4} {planned.kind:<18} for {planned.seconds:5.2f} s, whole again after {passed:5.2f} s")
         done, rest = divmod(planned.number, len(KINDS))
         if rest == 0:
-            if done >= rounds:
+            if done >= given.rounds:
                 break
-            await _rest(nemesis, ends)
+            if done % given.rest_every == 0:
+                await _rest(nemesis, ends)
     await nemesis.stop_all_schedulers(CATCHUP_GRACE_SECONDS + 4)
     await nemesis.restart_everything()
 
@@ -93,7 +97,8 @@ def _judge(order: Order, recorded: Recorded) -> int:
     lines += [f"traceback: {what}" for what in recorded.tracebacks]
     if recorded.tracebacks or recorded.ended_by_themselves or recorded.unhealed:
         verdict = "fail"
-    lines.append(f"verdict: {verdict}  (seed {order.seed}, {recorded.seconds:.0f} s)")
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    lines.append(f"gate: {verdict}  (seed {order.seed}, {recorded.seconds:.0f} s, load average {load})")
     text = "\n".join(lines)
     (order.folder / "report.txt").write_text(text + "\n")
     _say(text)
@@ -106,9 +111,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="the plan follows from it; a new one by default")
     parser.add_argument("--minutes", type=float, default=5.0, help="how long everything may take, without the judging")
     parser.add_argument("--leases", choices=sorted(LEASES), default="short")
-    parser.add_argument("--injections", type=int, default=0, help="of each kind; fewer make the result unknown")
+    parser.add_argument(
+        "--injections",
+        type=int,
+        default=0,
+        help="of each kind; with fewer, or a promise not put to the test, the result is unknown",
+    )
     parser.add_argument("--rate", type=float, default=60.0, help="pieces of work per second")
     parser.add_argument("--rounds", type=int, default=1000, help="rounds of all faults at most; time may allow fewer")
+    parser.add_argument("--rest-every", type=int, default=1, help="a time without faults after so many rounds")
     parser.add_argument("--folder", type=Path, default=None, help="where the logs go; build/chaos/… by default")
     parser.add_argument("--source", type=Path, default=Path(hourhand.__file__).parent.parent, help="the code to run")
     return parser.parse_args()

@@ -33,13 +33,14 @@ CAPABILITIES: Final = {
     "queue_timeout": ("field", "queue_timeout"),
     "deadline": ("field", "deadline"),
     "at_most_once": ("field", "at_most_once"),
+    "on_disconnect": ("field", "on_disconnect"),
     "retry of a finished run": ("path", "/api/v1/runs/{run_id}/retry"),
 }
 """What newer versions of the API offer, and where their OpenAPI document says so. A header shows by its answer only."""
 
 
 SHARES: Final = {
-    "quick": 0.62, "ahead": 0.08, "long": 0.01, "failing": 0.03, "limited": 0.06, "command": 0.02, "sync": 0.02,
+    "quick": 0.60, "ahead": 0.08, "long": 0.03, "failing": 0.03, "limited": 0.06, "command": 0.02, "sync": 0.02,
     "run_now": 0.02, "cancel_running": 0.04, "cancel_at_the_finish": 0.03, "cancel_waiting": 0.03, "change": 0.02,
     "read": 0.02,
 }  # fmt: skip
@@ -194,14 +195,25 @@ class Workload:
     async def _submit_long(self) -> None:
         seconds = self._chance.uniform(self._long_seconds / 4, self._long_seconds)
         handler = self._chance.choice(("chaos.long", "chaos.long", "chaos.sync"))
-        await self._submit(self._job("long", handler, arguments={"seconds": seconds, "beat": 0.5}))
+        body = self._job("long", handler, arguments={"seconds": seconds, "beat": 0.5})
+        spec: dict[str, Any] = {}
+        # One in ten must not be begun twice, one in ten must not outlive its executor's lease.
+        choice = self._chance.random()
+        if choice < 0.1 and "at_most_once" in self.offered:
+            body["at_most_once"] = spec["at_most_once"] = True
+        elif choice < 0.2 and "on_disconnect" in self.offered:
+            body["on_disconnect"] = spec["on_disconnect"] = "kill"
+        await self._submit(body, **spec)
 
     async def _submit_failing(self) -> None:
         failures = self._chance.choice((1, 2, 99))
         delays = self._chance.choice(((1.0, 2.0), (0.5, 1.5)))
         body = self._job("failing", "chaos.failing", arguments={"failures": failures}, max_retries=2)
-        body["retry"] = {"delays": [f"{int(delay * 1000)}ms" for delay in delays]}
-        await self._submit(body, max_retries=2, retry=RetrySpec(delays_seconds=delays))
+        body["retry"] = {"delays": [_length(delay) for delay in delays]}
+        spec: dict[str, Any] = {"max_retries": 2, "retry": RetrySpec(delays_seconds=delays)}
+        if self._chance.random() < 0.2 and "deadline" in self.offered:  # over before the last try
+            body["deadline"], spec["deadline_seconds"] = _length(1.75), 1.75
+        await self._submit(body, **spec)
 
     async def _submit_sync(self) -> None:
         await self._submit(
@@ -218,7 +230,7 @@ class Workload:
         body = self._command(mode, seconds)
         spec: dict[str, Any] = {"max_retries": 0}
         if timeout is not None:
-            body["timeout"] = f"{int(timeout * 1000)}ms"
+            body["timeout"] = _length(timeout)
             spec["timeout_seconds"] = timeout
         await self._submit({**body, "max_retries": 0}, **spec)
 
@@ -236,7 +248,10 @@ class Workload:
             return
         key = f"customer-{number}"
         body |= {"concurrency_key": key, "concurrency_limit": limit}
-        await self._submit(body, gates={f"key:{key}": limit})
+        spec: dict[str, Any] = {"gates": {f"key:{key}": limit}}
+        if self._chance.random() < 0.1 and "queue_timeout" in self.offered:
+            body["queue_timeout"], spec["queue_timeout_seconds"] = _length(0.5), 0.5
+        await self._submit(body, **spec)
 
     # --- recurring jobs -----------------------------------------------------------------------------------
 
@@ -401,6 +416,10 @@ class Workload:
             if "retry of a finished run" in self.offered and self._chance.random() < 0.3:
                 job_id = self._templates["quick"]
                 await self.caller.call("retry", "POST", f"/runs/{run_id}/retry", {}, run_id=run_id, job_id=job_id)
+
+
+def _length(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
 
 
 def _instant(at: float) -> str:

@@ -13,6 +13,7 @@ import asyncpg
 import psutil
 import pytest
 
+from hourhand.database import connections
 from hourhand.database.connections import CUT_SECONDS, Database, DatabaseSettings, Listener
 from hourhand.database.embedded import EmbeddedServer
 from hourhand.database.queries import Query
@@ -204,6 +205,16 @@ async def test_what_a_given_up_statement_held_on_the_server_is_let_go(server: Em
     await nobody_waits_for(patient, "hasty")
     await patient.close()
     await hasty.close()
+
+
+async def test_a_server_that_cannot_look_after_its_clients_will_do(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one on Windows, which refuses that setting."""
+    monkeypatch.setattr(connections, "NOTICE_MILLISECONDS", -5)
+    async with database.connection() as db:
+        assert await db.fetchval("SHOW client_connection_check_interval") == "0"
+        assert await db.fetchval("SHOW statement_timeout") == f"{LIMIT * 1000:.0f}ms"
 
 
 async def test_a_statement_that_the_server_itself_gave_up_is_told_as_unavailable(database: Database) -> None:

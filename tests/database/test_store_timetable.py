@@ -114,7 +114,10 @@ async def test_a_cursor_that_has_moved_already_does_not_move_again(store: Store)
 async def test_a_cursor_of_another_version_does_not_move(store: Store) -> None:
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(0)))
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 2, [at(0)], [], at(10))], at(0)) == []
+    assert (
+        await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 2, [at(0)], [], at(10))], at(0))
+        == []
+    )
     assert await run_ids(store) == []
     assert await cursors(store) == {job_id: at(0)}
 
@@ -132,7 +135,10 @@ async def test_the_same_move_by_several_planners_at_once_is_made_once(store: Sto
     jobs = await insert(store, *(new_job(every(10), next_due=at(0)) for _ in range(50)))
     moves = [Move(job_id, at(0), 1, [at(0)], [], at(10)) for job_id in jobs]
     made = await asyncio.gather(
-        *(store.timetable.advance_cursors(node_id, epoch, order, at(0)) for order in (moves, moves[::-1], moves, moves[::-1]))
+        *(
+            store.timetable.advance_cursors(node_id, epoch, order, at(0))
+            for order in (moves, moves[::-1], moves, moves[::-1])
+        )
     )
     assert sum(map(len, made)) == 50
     assert len(await run_ids(store)) == 50
@@ -142,7 +148,9 @@ async def test_the_same_move_by_several_planners_at_once_is_made_once(store: Sto
 async def test_a_schedule_that_is_over_loses_its_cursor(store: Store) -> None:
     node_id, epoch = await own_all_shards(store)
     [job_id] = await insert(store, new_job(every(10), next_due=at(0)))
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [at(0)], [], None)], at(0)) == [at(0)]
+    assert await store.timetable.advance_cursors(
+        node_id, epoch, [Move(job_id, at(0), 1, [at(0)], [], None)], at(0)
+    ) == [at(0)]
     assert await cursors(store) == {}
 
 
@@ -153,7 +161,10 @@ async def test_what_was_missed_is_written_into_the_ledger_as_ranges(store: Store
         MissedRange(at(0), at(90), 10, Reason.CATCHUP_WINDOW),
         MissedRange(at(100), at(120), 3, Reason.CATCHUP_LAST),
     ]
-    assert await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [], missed, at(130))], at(0)) == []
+    assert (
+        await store.timetable.advance_cursors(node_id, epoch, [Move(job_id, at(0), 1, [], missed, at(130))], at(0))
+        == []
+    )
     found = await rows(store, "ledger_ranges", "first_due")
     assert [(row["first_due"], row["last_due"], row["count"], row["state"], row["reason"]) for row in found] == [
         (at(0), at(90), 10, 16, "catchup_window"),

@@ -171,7 +171,7 @@ async def test_without_a_lease_no_careful_run_is_started(store: Store) -> None:
     assert executor.capacity.facts()["inline"]["used"] == 0
 
 
-@pytest.mark.parametrize("by", ["the fence", "a second signal"])
+@pytest.mark.parametrize("by", ["the fence", "its burial", "a second signal"])
 async def test_a_program_that_ignores_its_end_is_killed_without_grace(store: Store, tmp_path: Path, by: str) -> None:
     executor = await Executor(store, for_ever).join()
     kind = CommandKind(CommandSettings(grace_seconds=GRACE_SECONDS, run_as=None, work_root=str(tmp_path)))
@@ -198,7 +198,7 @@ async def test_a_program_that_ignores_its_end_is_killed_without_grace(store: Sto
         urged.set()
         duty = Duty(executor.receiver, attempts, lambda: None, stop_seconds=60, grace_seconds=GRACE_SECONDS)
         async with asyncio.timeout(20):
-            await duty.finish(urged)
+            await (duty.let_go() if by == "its burial" else duty.finish(urged))
     assert time.monotonic() - began < 10, "far less than its grace"
     assert not is_alive(mark.read_text().strip()), "nor is anything left that it has started"
     await kind.close()

@@ -9,7 +9,7 @@ import pytest
 from crew import Executor, NotedBus, Scheduler, SetClock, the_run
 from sample_jobs import NAMESPACE, START, at, claim, due_job, every, execute, insert, new_job, rows, succeeded
 
-from hourhand.model.errors import Conflict, InvalidFields, NotFound
+from hourhand.model.errors import Conflict, NotFound
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Failed, Outcome, Snoozed, Succeeded
 from hourhand.model.policy import Policy
@@ -298,29 +298,6 @@ async def test_named_runs_are_run_again_in_one_go(store: Store) -> None:
     assert len(done.run_ids) == 2
 
 
-@pytest.mark.parametrize(
-    ("request_", "pointers"),
-    [
-        (RetryRunsRequest(), {""}),
-        (RetryRunsRequest(limit=5, note="x"), {""}),
-        (
-            RetryRunsRequest(
-                status=["failed", "running"], job_id="x", reason=["poisn"], since="yesterday", limit=0, note="x" * 5000
-            ),
-            {"/status/1", "/job_id", "/reason/0", "/since", "/limit", "/note"},
-        ),
-        (RetryRunsRequest(run_ids=["x"], status=["failed"]), {"/run_ids", "/run_ids/0"}),
-        (RetryRunsRequest(run_ids=[]), {"/run_ids"}),
-    ],
-)
-async def test_every_fault_of_a_selection_is_told_at_once(
-    store: Store, request_: RetryRunsRequest, pointers: set[str]
-) -> None:
-    with pytest.raises(InvalidFields) as refused:
-        await operations(store).retry_many(CALLER, request_)
-    assert {fault.pointer for fault in refused.value.faults} == pointers
-
-
 async def test_retries_of_a_job_that_does_not_overlap_run_one_after_the_other(store: Store) -> None:
     active: set[UUID] = set()
     most = 0
@@ -383,11 +360,6 @@ async def test_many_runs_are_cancelled_at_once_waiting_and_running_ones(store: S
     await executor.recorder.run_once()
     assert {row["state"] for row in await rows(store, "runs")} == {RunState.CANCELLED}
     assert await rows(store, "live_runs") == []
-
-
-async def test_a_cancel_of_many_must_say_which(store: Store) -> None:
-    with pytest.raises(InvalidFields):
-        await operations(store).cancel_many(CALLER, CancelRunsRequest(limit=3))
 
 
 async def test_a_success_that_races_with_a_cancel_is_recorded_only_if_the_cancel_was_refused(store: Store) -> None:

@@ -25,7 +25,9 @@ CALLER = Caller("ada", NAMESPACE, "default")
 def operations(store: Store) -> JobOperations:
     bus = cast("EventBus", NotedBus())
     kinds = cast("Any", {"number": FunctionKind(cast("Any", None))})
-    return JobOperations(store.jobs, store.runs, kinds, SetClock(), IdSource(1), bus, SubmitSettings())
+    return JobOperations(
+        store.jobs, store.submissions, store.runs, kinds, SetClock(), IdSource(1), bus, SubmitSettings()
+    )
 
 
 async def test_a_cancelled_job_stays_cancelled_whatever_is_asked_of_it_at_the_same_time(store: Store) -> None:

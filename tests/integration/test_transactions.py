@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import asyncpg
@@ -10,6 +11,7 @@ from crew import Executor, the_run
 from sample_jobs import NAMESPACE, claim, due_job, execute, insert, returned, rows
 
 from hourhand import Context, RunTaken
+from hourhand.database.connections import Database
 from hourhand.executor.transactions import Transactions
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.model.errors import CommitUnknown, DatabaseUnavailable
@@ -18,6 +20,7 @@ from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import RunState
 from hourhand.ports.job_kind import Task
 from hourhand.store.completions import Completion, Completions
+from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
 
 Handler = Callable[[Context], Awaitable[Any]]
@@ -288,6 +291,7 @@ async def test_more_handlers_than_connections_wait_for_their_turn(store: Store) 
             active += 1
             most = max(most, active)
             await db.execute(*ground.effect(ctx))
+            await db.execute("SELECT pg_sleep(0.01)")
             active -= 1
 
     ground = await Ground(store, handler, connections=2).open(jobs=50)
@@ -315,8 +319,8 @@ class BreakingOff:
 class Broken(Completions):
     """A database whose connection breaks at the commit: before it, or after it; and that is away for a while then."""
 
-    def __init__(self, store: Store, *, commits: bool) -> None:
-        super().__init__(store.database, store.live_runs)
+    def __init__(self, database: Database, store: Store, *, commits: bool) -> None:
+        super().__init__(database, LiveRuns(database, store.names))
         self.commits = commits
         self.away_for = 3
 
@@ -345,7 +349,9 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(store: Store, commits:
             raise
 
     ground = await Ground(store, handler).open()
-    ground.transactions.completions = broken = Broken(store, commits=commits)
+    alone = Database(replace(store.database.settings, pool_max=1), "test")
+    await alone.open()
+    ground.transactions.completions = broken = Broken(alone, store, commits=commits)
     await ground.executor.drain()
     await ground.executor.attempts.all_ended()
     assert broken.away_for == 0
@@ -354,6 +360,7 @@ async def test_a_commit_whose_answer_is_lost_is_looked_up(store: Store, commits:
     assert row["state"] == (RunState.SUCCEEDED if commits else RunState.FAILED)
     assert [type(error) for error in raised] == ([] if commits else [DatabaseUnavailable])
     assert ground.executor.recorder.late_outcomes == 0
+    await alone.close()
 
 
 async def test_a_commit_that_is_still_under_way_is_waited_for_before_it_is_judged(store: Store) -> None:

@@ -294,9 +294,23 @@ def test_any_free_port_can_be_asked_for_by_flag_and_environment_only() -> None:
 
 @pytest.mark.parametrize("room", ["scheduler", "executor"])
 def test_three_heartbeats_must_fit_into_a_lease(room: str) -> None:
-    load(f"[{room}]\nlease_seconds = 0.3\nheartbeat_seconds = 0.1\n")
-    [fault] = faults_of(f"[{room}]\nlease_seconds = 10\nheartbeat_seconds = 4\n")
-    assert fault.startswith(f"hourhand.toml:3: {room}.heartbeat_seconds (4) must be at most a third")
+    fence = "[executor]\nself_fence_seconds = 0.2\nself_fence_kill_seconds = 0.05\n"
+    load(f"{fence if room == 'executor' else '[scheduler]'}\nlease_seconds = 0.3\nheartbeat_seconds = 0.1\n")
+    [fault] = faults_of(f"[{room}]\nlease_seconds = 15\nheartbeat_seconds = 6\n")
+    assert fault.startswith(f"hourhand.toml:3: {room}.heartbeat_seconds (6) must be at most a third")
+
+
+def test_an_executor_must_end_its_careful_runs_before_its_lease_does() -> None:
+    load("[executor]\nself_fence_seconds = 12.9\n")
+    [fault] = faults_of("[executor]\nself_fence_seconds = 13\n")
+    told = "executor.self_fence_seconds (13) and executor.self_fence_kill_seconds (2) must together be shorter than"
+    assert fault.startswith(f"hourhand.toml:2: {told} executor.lease_seconds (15)")
+    assert len(faults_of("[executor]\nlease_seconds = 3\n")) == 2, "the heartbeats do not fit either"
+
+
+def test_careful_runs_are_not_ended_between_two_heartbeats() -> None:
+    [fault] = faults_of("[executor]\nself_fence_seconds = 4\n")
+    assert fault.endswith("executor.heartbeat_seconds (4) must be below executor.self_fence_seconds (4)")
 
 
 def test_the_tick_is_below_the_horizon() -> None:

@@ -27,7 +27,10 @@ from hourhand.job_kinds import command_payload, http_payload
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
 from hourhand.model.cron import MACROS
+from hourhand.model.explain import GateName
+from hourhand.model.node_state import NodeState
 from hourhand.model.schedule_form import parse_timing
+from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
 from hourhand.operations.requests import CatchUpRequest, JobRequest, RetryRequest
 
 ROOT: Final = Path(__file__).parents[2]
@@ -132,6 +135,19 @@ def test_the_guide_to_handlers_has_everything_of_the_context() -> None:
 
 def test_the_page_of_the_api_has_every_field_of_a_run() -> None:
     assert sorted(first_words(API, "fields of RunView")) == sorted(RunView.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("title", "known"),
+    [
+        ("gates", [gate.value for gate in GateName]),
+        ("node states", [state.value for state in NodeState]),
+        ("fields of QueueStatus", [*QueueStatus.__struct_fields__]),
+        ("fields of NodeDetail", [*NodeDetail.__struct_fields__]),
+    ],
+)
+def test_the_page_of_the_api_names_exactly_what_operators_get(title: str, known: list[str]) -> None:
+    assert first_words(API, title) == known
 
 
 def test_the_page_of_contracts_has_the_fields_of_their_bodies() -> None:

@@ -43,3 +43,8 @@ def json_answer(value: Any, status: int = 200, headers: Sequence[Header] = ()) -
 
 def header(name: str, value: str) -> Header:
     return name.encode("latin-1"), value.encode("latin-1", "replace")
+
+
+def replay_header(replayed: bool) -> Sequence[Header]:
+    """Says that the answer is one of before: the request came again with its Idempotency-Key."""
+    return [header("idempotent-replay", "true")] if replayed else []

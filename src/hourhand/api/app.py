@@ -24,14 +24,20 @@ from hourhand.api.problems import problem_answer
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
+from hourhand.api.routes.explain import ExplainRoutes
 from hourhand.api.routes.health import HealthRoutes
 from hourhand.api.routes.jobs import JobRoutes
+from hourhand.api.routes.nodes import NodeRoutes
+from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.operations.access import Access
 from hourhand.operations.cluster import ClusterOperations
+from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.jobs import JobOperations
+from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
 from hourhand.operations.runs import RunOperations
 
@@ -46,6 +52,9 @@ class ApiOperations:
     runs: RunOperations
     cluster: ClusterOperations
     access: Access
+    nodes: NodeOperations
+    queues: QueueOperations
+    explain: ExplainOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> ASGIApp:
@@ -67,6 +76,9 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
     endpoints = [
         *JobRoutes(jobs, runs, settings).endpoints(),
         *RunRoutes(runs).endpoints(),
+        *ExplainRoutes(operations.explain).endpoints(),
+        *QueueRoutes(operations.queues).endpoints(),
+        *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),
         *ScheduleServiceRoutes(jobs, runs).endpoints(),
         *JobServiceRoutes(jobs, runs).endpoints(),

@@ -4,6 +4,7 @@ Its handler gets a `Call`, which is the request after everything that is the sam
 parameters known, its body read within the limits. It gives back an `Answer`.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,11 +12,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from hourhand.api.answers import JSON, Answer
-from hourhand.api.parameters import NAMESPACE, Parameter, Query, parse_id
+from hourhand.api.parameters import NAMESPACE, Parameter, Query, parse_id, parse_number
 from hourhand.model.errors import InvalidParameter
+from hourhand.model.keys import KEY_CHARS_MAX, IdempotencyKey, request_digest
 from hourhand.operations.requests import Caller
 
 NDJSON: Final = "application/x-ndjson"
+_KEY: Final = re.compile(rb"[!-~]{1,%d}" % KEY_CHARS_MAX)
 
 
 @dataclass(slots=True)
@@ -45,6 +48,10 @@ class Call:
         """An id in the path. Raises `InvalidParameter`."""
         return parse_id(self.path[name], name)
 
+    def number(self, name: str) -> int:
+        """A number in the path. Raises `InvalidParameter`."""
+        return parse_number(self.path[name], name)
+
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
@@ -58,6 +65,16 @@ class Call:
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
             raise InvalidParameter("If-Match", 'must be a version in quotes such as "3"', "invalid-header")
         return int(digits)
+
+    def idempotency_key(self, path: str) -> IdempotencyKey | None:
+        """The key that the request to `path` came with, if any."""
+        raw = self.headers.get(b"idempotency-key")
+        if raw is None:
+            return None
+        if not _KEY.fullmatch(raw):
+            message = f"must be 1 to {KEY_CHARS_MAX} visible ASCII characters"
+            raise InvalidParameter("Idempotency-Key", message, "invalid-header")
+        return IdempotencyKey(raw.decode(), request_digest(path, self.body))
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -81,6 +98,8 @@ class Endpoint:
     body_bytes_max: int | None = None
     """Where the limit differs from the settings' `body_bytes_max`."""
     parameters: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
+    """Those that mean something here and not everywhere."""
     media_types: tuple[str, ...] = (JSON,)
     """Forms in which the answer can be had; the first is the default."""
     public: bool = False

@@ -22,8 +22,9 @@ _Shape = TypeVar("_Shape")
 _Plain: TypeAlias = Any
 _READ_ONLY: Final = frozenset(
     {"job_id", "status", "state", "pause_reason", "next_due", "version", "created_at", "created_by", "updated_at"}
+    | {"unique_key"}
 )
-"""Fields of a job's answer that no request may set."""
+"""Fields of a job's answer that no request may set, or, if its shape has not got them, not this one."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)")
 

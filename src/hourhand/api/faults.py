@@ -15,7 +15,12 @@ from hourhand.model.errors import Fault, InvalidFields
 
 FAULTS_MAX: Final = 100
 """More faults than this help nobody; the rest is left out."""
-_NEEDED_FOR: Final = {"kind": "payload", "payload": "concurrency_key", "concurrency_key": "concurrency_limit"}
+_NEEDED_FOR: Final = {
+    "kind": "payload",
+    "payload": "concurrency_key",
+    "concurrency_key": "concurrency_limit",
+    "unique_key": "unique_period",
+}
 """Fields of a job, each with the one that nobody can judge without it."""
 
 

@@ -31,7 +31,16 @@ _ALWAYS: Final[Sequence[Header]] = (
 )
 _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 _SINGLE: Final = frozenset(
-    {b"authorization", b"host", b"content-type", b"content-length", b"content-encoding", b"origin", b"if-match"}
+    {
+        b"authorization",
+        b"host",
+        b"content-type",
+        b"content-length",
+        b"content-encoding",
+        b"origin",
+        b"if-match",
+        b"idempotency-key",
+    }
 )
 """Headers that may come once only: two of them mean that somebody on the way reads another one than we do."""
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,64}")

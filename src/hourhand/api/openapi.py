@@ -53,7 +53,8 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
                 {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
                 for name in _names(endpoint)
             ),
-            *(_parameter(parameter) for parameter in endpoint.all_parameters),
+            *(_parameter(parameter, "query") for parameter in endpoint.all_parameters),
+            *(_parameter(parameter, "header") for parameter in endpoint.headers),
         ],
         "responses": {
             str(endpoint.status): _good_answer(endpoint, schema_of),
@@ -76,12 +77,14 @@ def _names(endpoint: Endpoint) -> list[str]:
 
 
 def _path_schema(name: str) -> dict[str, Any]:
+    if name == "node_id":
+        return {"type": "integer"}
     return {"type": "string", "format": "uuid"} if name.lower().endswith("id") else {"type": "string"}
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: Parameter, place: str) -> dict[str, Any]:
     schema = {"type": "array", "items": dict(parameter.schema)} if parameter.repeatable else dict(parameter.schema)
-    return {"name": parameter.name, "in": "query", "description": parameter.description, "schema": schema}
+    return {"name": parameter.name, "in": place, "description": parameter.description, "schema": schema}
 
 
 def _good_answer(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:

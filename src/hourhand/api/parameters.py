@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 from hourhand.model.errors import InvalidParameter
+from hourhand.model.keys import KEY_CHARS_MAX
 
 _Choice = TypeVar("_Choice")
 _FIELDS_MAX: Final = 200
@@ -25,6 +26,13 @@ class Parameter:
 
 NAMESPACE: Final = Parameter("namespace", "The namespace to work in; by default the token's own.")
 CURSOR: Final = Parameter("cursor", "Where the page begins: `next_cursor` of the page before, with the same filters.")
+
+IDEMPOTENCY_KEY: Final = Parameter(
+    "Idempotency-Key",
+    "Makes it safe to send the request again: within 24 hours the same key and body are answered with the same jobs, "
+    "and the header Idempotent-Replay. Another body is refused.",
+    {"type": "string", "minLength": 1, "maxLength": KEY_CHARS_MAX, "pattern": "^[!-~]+$"},
+)
 
 
 def limit_parameter(default: int, most: int) -> Parameter:
@@ -126,3 +134,10 @@ def parse_id(raw: str, noun: str) -> UUID:
             noun, f"{raw[:40]!r} is not an id; ids look like 0198c0de-7a5c-7000-8000-000000000000", "invalid-id"
         )
     return found
+
+
+def parse_number(raw: str, noun: str) -> int:
+    """The number of something that is counted, such as a node."""
+    if not (raw.isascii() and raw.isdigit() and len(raw) < 10):
+        raise InvalidParameter(noun, f"{raw[:40]!r} is not a number", "invalid-id")
+    return int(raw)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Final
+from uuid import UUID
 
 import msgspec
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
@@ -22,12 +23,14 @@ STATUS: Final[Mapping[type[Exception], int]] = {
     refusals.HeadersTooLarge: 431,
     refusals.CsrfFailed: 403,
     refusals.TooManyTries: 429,
+    refusals.NotReady: 503,
     errors.MalformedBody: 400,
     errors.InvalidParameter: 400,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.IdempotencyKeyReused: 422,
     errors.BodyTooLarge: 413,
     errors.UnsupportedMedia: 415,
     errors.InvalidFields: 422,
@@ -59,6 +62,7 @@ _TITLES: Final[Mapping[int, str]] = {
     500: "The server made a mistake",
     503: "Temporarily unable",
 }
+_TITLES_BY_CODE: Final[Mapping[str, str]] = {"idempotency-key-reused": "The key belongs to another request"}
 _INTERNAL: Final = "something went wrong inside the server; the log has more under this request id"
 
 
@@ -84,14 +88,31 @@ class Problem(msgspec.Struct):
     errors: list[FaultView] = []
 
 
+class Unready(Problem):
+    """Why this node should get no traffic."""
+
+    checks: Mapping[str, str] = {}
+
+
+class Duplicate(Problem):
+    """A job that is not wanted twice is there already."""
+
+    job_id: UUID | None = None
+    """The one that is there; of a batch the first of them."""
+
+
 def problem_answer(error: Exception, request_id: str, method: str = "", path: str = "") -> Answer:
     """The answer to any exception. What nobody expected is logged with the request id and told without details."""
     error = _ours(error, method, path)
     if not isinstance(error, errors.HourhandError):
         emit(Event.REQUEST_FAILED, request_id=request_id, method=method, path=path[:500], exc_info=error)
         return _document(500, "internal-error", _INTERNAL, request_id)
-    faults = error.faults if isinstance(error, errors.InvalidFields) else ()
-    return _document(_status_of(error), error.code, str(error), request_id, faults=faults, headers=_headers_of(error))
+    status, headers = _status_of(error), _headers_of(error)
+    if isinstance(error, refusals.NotReady):
+        return _document(status, error.code, str(error), request_id, headers=headers, checks=error.checks)
+    faults = error.faults if isinstance(error, errors.InvalidFields | errors.DuplicateJob) else ()
+    there = error.job_id if isinstance(error, errors.DuplicateJob) else None
+    return _document(status, error.code, str(error), request_id, faults=faults, headers=headers, there=there)
 
 
 def _ours(error: Exception, method: str, path: str) -> Exception:
@@ -122,7 +143,7 @@ def _headers_of(error: errors.HourhandError) -> list[Header]:
             return [header("www-authenticate", "Bearer")]
         case errors.Overloaded() | refusals.TooManyTries():
             return [header("retry-after", str(error.retry_after_seconds))]
-        case errors.WorldError():
+        case errors.WorldError() | refusals.NotReady():
             return [header("retry-after", "1")]
         case _:
             return []
@@ -136,8 +157,14 @@ def _document(
     *,
     faults: Sequence[errors.Fault] = (),
     headers: Sequence[Header] = (),
+    checks: Mapping[str, str] | None = None,
+    there: UUID | None = None,
 ) -> Answer:
     views = [FaultView(fault.pointer, fault.code, fault.message, fault.hint, fault.allowed) for fault in faults]
     detail = detail.encode("utf-8", "replace").decode()  # a broken address may be quoted in it
-    document = Problem(f"urn:hourhand:problem:{code}", _TITLES.get(status, "Error"), status, detail, request_id, views)
+    title = _TITLES_BY_CODE.get(code) or _TITLES.get(status, "Error")
+    told = (f"urn:hourhand:problem:{code}", title, status, detail, request_id, views)
+    document = Problem(*told) if checks is None else Unready(*told, checks)
+    if there is not None:
+        document = Duplicate(*told, there)
     return Answer(encode(document), status, PROBLEM, headers)

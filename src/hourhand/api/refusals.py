@@ -1,6 +1,6 @@
 """Refusals that only HTTP knows. Everything else that can be wrong is in `hourhand.model.errors`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hourhand.model.errors import RequestError
 
@@ -78,3 +78,13 @@ class TooManyTries(RequestError):
     def __init__(self, retry_after_seconds: int) -> None:
         super().__init__(f"too many wrong login codes; try again in {retry_after_seconds} seconds")
         self.retry_after_seconds = retry_after_seconds
+
+
+class NotReady(RequestError):
+    """This node cannot do its work just now. `checks` has what was looked at, and "ok" or what is wrong with it."""
+
+    code = "not-ready"
+
+    def __init__(self, checks: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {found}" for name, found in checks.items() if found != "ok"))
+        self.checks = dict(checks)

@@ -9,13 +9,18 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.durations import format_duration
-from hourhand.model.job import Job
+from hourhand.model.fingerprint import fingerprint
+from hourhand.model.ids import instant_of
+from hourhand.model.job import Job, JobDefinition
 from hourhand.model.retry import RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.schedule import describe
+from hourhand.model.states import RunState
+from hourhand.operations.policy import policy_fields
 from hourhand.operations.requests import Changed, LogPage
 
 _MILLISECOND = timedelta(milliseconds=1)
+_FAILED = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
 
 
 class CatchUpView(msgspec.Struct):
@@ -43,9 +48,22 @@ class JobView(msgspec.Struct, kw_only=True):
     """None for the default curve."""
     catchup: CatchUpView
     timeout: str | None
+    queue_timeout: str | None
+    deadline: str | None
+    overlap: str
+    """As it counts: what the job says, or the default of its sort."""
+    overlap_max: int | None
+    on_next_due: str | None
+    max_concurrency: int | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    rate_limit: str | None
+    at_most_once: bool
+    on_disconnect: str
     labels: dict[str, str]
     description: str
     owner: str
+    unique_key: str | None
     status: str
     pause_reason: str | None
     next_due: datetime | None
@@ -96,7 +114,7 @@ class RunView(msgspec.Struct, kw_only=True):
     started_at: datetime | None
     ended_at: datetime | None
     lateness_ms: float | None
-    """From the due time to the start."""
+    """From the due time to the start; of a retry from when it was asked for."""
     duration_ms: float | None
     attempt: int
     executor: str | None
@@ -106,6 +124,17 @@ class RunView(msgspec.Struct, kw_only=True):
     result: Any
     requested_by: str | None
     note: str | None
+    retry_of: UUID | None
+    """The finished run that this one repeats."""
+    fingerprint: str | None
+    """The same for failures of one sort."""
+
+
+class LateView(msgspec.Struct):
+    """What an attempt came to after its run had been given to another. It was refused."""
+
+    state: str
+    at: datetime
 
 
 class AttemptView(msgspec.Struct):
@@ -116,16 +145,35 @@ class AttemptView(msgspec.Struct):
     executor: str | None
     started_at: datetime | None
     ended_at: datetime
+    late: LateView | None
+    fingerprint: str | None
 
 
 class RunDetailView(RunView, kw_only=True):
     attempts: list[AttemptView]
     """Tries that did not finish the run; its last one is the run itself."""
+    retried_by: Sequence[UUID]
+    """The runs that repeat it, oldest first."""
 
 
 class RunPageView(msgspec.Struct):
     runs: list[RunView]
     next_cursor: str | None
+
+
+class RunsRetriedView(msgspec.Struct):
+    retried: int
+    run_ids: Sequence[UUID]
+    """The new runs."""
+    more: bool
+    """True when the limit was reached."""
+
+
+class RunsCancelledView(msgspec.Struct):
+    cancelled: int
+    cancelling: int
+    run_ids: Sequence[UUID]
+    more: bool
 
 
 class JobStatusView(msgspec.Struct):
@@ -185,9 +233,11 @@ def job_view(job: Job) -> JobView:
         retry=retry_view(definition.retry),
         catchup=_catchup_view(job),
         timeout=None if definition.timeout_seconds is None else _length(definition.timeout_seconds),
+        **_promises(definition),
         labels=dict(definition.labels),
         description=definition.description,
         owner=definition.owner,
+        unique_key=job.unique_key,
         status=job.state.value,
         pause_reason=job.pause_reason,
         next_due=job.next_due,
@@ -198,14 +248,27 @@ def job_view(job: Job) -> JobView:
     )
 
 
+def _promises(definition: JobDefinition) -> dict[str, Any]:
+    """What it asks for beyond the ordinary, in the words in which it is sent; what counts where it says nothing."""
+    recurring = definition.timing.only_instant is None
+    return {
+        **policy_fields(definition.policy),
+        "overlap": definition.policy.overlap_of(recurring).value,
+        "at_most_once": definition.policy.at_most_once,
+        "on_disconnect": "kill" if definition.policy.kill_on_disconnect else "continue",
+    }
+
+
 def retry_view(policy: RetryPolicy) -> dict[str, Any] | None:
     """In the form in which it is sent, so that an answer can be sent back."""
     stored = retry_to_json(policy)
     if stored is None:
         return None
-    if policy.delays_seconds is not None:
-        return {"delays": [_length(seconds) for seconds in policy.delays_seconds]}
-    return {**stored, "base": _length(policy.base_seconds), "max": _length(policy.max_seconds)}
+    if "delays" in stored:
+        return {**stored, "delays": [_length(seconds) for seconds in stored["delays"]]}
+    if "base" in stored:
+        return {**stored, "base": _length(policy.base_seconds), "max": _length(policy.max_seconds)}
+    return stored
 
 
 def _catchup_view(job: Job) -> CatchUpView:
@@ -226,8 +289,9 @@ def run_view(run: Run) -> RunView:
     return RunView(**_run_fields(run))
 
 
-def run_detail_view(run: Run, attempts: Sequence[Attempt]) -> RunDetailView:
-    return RunDetailView(**_run_fields(run), attempts=[attempt_view(attempt) for attempt in attempts])
+def run_detail_view(run: Run, attempts: Sequence[Attempt], retried_by: Sequence[UUID]) -> RunDetailView:
+    tries = [attempt_view(attempt) for attempt in attempts]
+    return RunDetailView(**_run_fields(run), attempts=tries, retried_by=retried_by)
 
 
 def _run_fields(run: Run) -> dict[str, Any]:
@@ -242,7 +306,7 @@ def _run_fields(run: Run) -> dict[str, Any]:
         "ready_at": run.ready_at,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "lateness_ms": _milliseconds(run.scheduled_for, run.started_at),
+        "lateness_ms": _milliseconds(_meant_for(run), run.started_at),
         "duration_ms": _milliseconds(run.started_at, run.ended_at),
         "attempt": run.attempt,
         "executor": run.executor,
@@ -252,7 +316,14 @@ def _run_fields(run: Run) -> dict[str, Any]:
         "result": run.result,
         "requested_by": run.requested_by,
         "note": run.note,
+        "retry_of": run.retry_of,
+        "fingerprint": fingerprint(run.reason, run.error) if run.state in _FAILED else None,
     }
+
+
+def _meant_for(run: Run) -> datetime:
+    """The earliest moment at which it could have started; a retry stands for a time that was over when it was made."""
+    return run.scheduled_for if run.retry_of is None else instant_of(run.run_id)
 
 
 def _milliseconds(start: datetime | None, end: datetime | None) -> float | None:
@@ -268,6 +339,8 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         attempt.executor,
         attempt.started_at,
         attempt.ended_at,
+        None if attempt.late_at is None else LateView(attempt.late_state or "", attempt.late_at),
+        fingerprint(attempt.reason, attempt.error),
     )
 
 

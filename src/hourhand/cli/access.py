@@ -9,6 +9,8 @@ from uuid import UUID
 
 import click
 
+from hourhand.cli.lazy import Lazy, LazyGroup
+
 if TYPE_CHECKING:
     from hourhand.wiring import Store
 
@@ -74,9 +76,16 @@ def revoke_token(token_id: UUID, **where: Any) -> None:
         raise NotFound("token", token_id)
 
 
-@click.group(short_help="Make and list namespaces.")
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "get": Lazy("hourhand.cli.namespace", "get", "Show a namespace's limit and share."),
+        "set": Lazy("hourhand.cli.namespace", "set_", "Limit a namespace, or change its share."),
+    },
+    short_help="Make, list and limit namespaces.",
+)
 def namespace() -> None:
-    """Make and list namespaces."""
+    """Make, list and limit namespaces."""
 
 
 @namespace.command("create")

@@ -38,11 +38,30 @@ _OPTIONS: Final = (
     click.option("--queue", metavar="NAME"),
     click.option("--priority", metavar="0..9|WORD", help="low (2), medium (5), high (8) or a number."),
     click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="How often a failed run is retried."),
+    click.option("--retry-on", metavar="FAILURE[,...]", multiple=True, help="Retry these only: http:5xx, 3, timeout."),
+    click.option(
+        "--never-retry-on", metavar="FAILURE[,...]", multiple=True, help="Never these: exit:2, KeyError."
+    ),
     click.option("--timeout", metavar="LENGTH", help="How long one attempt may take: 90s, 2h."),
+    click.option("--queue-timeout", metavar="LENGTH", help="How long a run may wait for its start."),
+    click.option("--deadline", metavar="LENGTH", help="How long after its due time a run may last, retries included."),
+    click.option("--overlap", metavar="WORD", help="skip, queue_one, queue_all, cancel_running or allow."),
+    click.option("--max-concurrency", type=click.IntRange(min=1), metavar="N", help="Runs of the job at once."),
+    click.option("--concurrency-key", metavar="KEY", help="Shared limit: 'customer-{id}' takes id of the payload."),
+    click.option("--concurrency-limit", type=click.IntRange(min=1), metavar="N", help="Runs of the key at once."),
+    click.option("--rate-limit", metavar="N/LENGTH", help="Starts of the job at most: 100/m, 5/s, 10/30s."),
+    click.option("--at-most-once", is_flag=True, default=None, help="Rather not run than run twice."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
     click.option("--description", metavar="TEXT"),
     click.option("--owner", metavar="NAME"),
 )
+
+
+_AS_THEY_ARE: Final = (
+    "queue", "max_retries", "description", "owner", "max_concurrency", "concurrency_limit", "at_most_once",
+)  # fmt: skip
+_MAY_BE_NONE: Final = ("timeout", "queue_timeout", "deadline", "overlap", "concurrency_key", "rate_limit")
+"""Options that take the word "none": the job then has no such thing."""
 
 
 def field_options(command: _Command) -> _Command:
@@ -87,14 +106,16 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
         "payload": _payload(ctx, given),
         "priority": _priority(given["priority"]),
         "labels": parse_labels(given["labels"]) or None,
-        **{name: given[name] for name in ("queue", "max_retries", "description", "owner")},
+        "retry": _retry(given) or None,
+        **{name: given[name] for name in _AS_THEY_ARE},
     }
     fields = {name: value for name, value in fields.items() if value is not None}
     for name in ("start_at", "end_at"):
         if given[name] is not None:
             fields[name] = None if given[name] == _NONE else _time(ctx, name, given[name], now, given["tz"])
-    if given["timeout"] is not None:
-        fields["timeout"] = None if given["timeout"] == _NONE else given["timeout"]
+    for name in _MAY_BE_NONE:
+        if given[name] is not None:
+            fields[name] = None if given[name] == _NONE else given[name]
     return fields
 
 
@@ -207,6 +228,16 @@ def _payload(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any] | N
     if given["payload_file"] is not None:
         return parse_object(read_text(given["payload_file"]), "--payload-file")
     return None
+
+
+def _retry(given: Mapping[str, Any]) -> dict[str, list[int | str]]:
+    chosen = {"on": _failures(given["retry_on"]), "never_on": _failures(given["never_retry_on"])}
+    return {name: failures for name, failures in chosen.items() if failures}
+
+
+def _failures(given: Sequence[str]) -> list[int | str]:
+    words = [word.strip() for text in given for word in text.split(",") if word.strip()]
+    return [int(word) if word.isdecimal() else word for word in words]
 
 
 def _priority(text: str | None) -> int | str | None:

@@ -48,6 +48,8 @@ def create(
     fields = read_fields(from_file) if from_file else {}
     own = fields_of(ctx, given, datetime.now(UTC))
     pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
+    if "retry" in own:
+        own["retry"] = {**(fields.get("retry") or {}), **own["retry"]}
     fields |= own
     if pieces.values:
         fields["payload"] = {**(fields.get("payload") or {}), **pieces.values}
@@ -79,21 +81,25 @@ def update(
 ) -> None:
     """Change a job; only what is given changes. --timeout, --start-at and --end-at take "none".
 
-    Labels are added to those the job has. Parts of a payload (--url, --handler, words after --) are changed within
-    it; --payload replaces it.
+    Labels are added to those the job has; --retry-on and --never-retry-on leave its delays as they are. Parts of a
+    payload (--url, --handler, words after --) are changed within it; --payload replaces it.
     """
     fields = read_fields(from_file) if from_file else {}
     pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
-    fields |= fields_of(ctx, given, datetime.now(UTC))
+    own = fields_of(ctx, given, datetime.now(UTC))
+    retry = own.pop("retry", None)
+    fields |= own
     if name is not None:
         fields["name"] = name
-    if not fields and not pieces.values:
+    if not fields and not pieces.values and not retry:
         raise click.UsageError("nothing to change is given", ctx)
     with connected() as client:
         job_id = find_job(client, job)
-        if pieces.values or "labels" in fields:
+        if pieces.values or "labels" in fields or retry:
             current = client.get_job(job_id)
             _merge(fields, pieces.kind, pieces.values, current)
+            if retry:
+                fields["retry"] = {**(fields.get("retry", current.retry) or {}), **retry}
             # What was merged is only right for the version it was merged with.
             if_version = if_version or current.version
         show_change(client.update_job(job_id, if_version=if_version, **fields), "is changed")

@@ -1,4 +1,4 @@
-"""Finds what a word on the command line stands for: a job by its id or its name, a run by its id."""
+"""Finds what a word on the command line stands for: a job or a node by its id or its name, a run by its id."""
 
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -34,6 +34,21 @@ def find_job(client: "Client", word: str) -> UUID:
     if len(candidates) > 1:
         raise _ambiguous(word, candidates)
     return candidates[0].job_id
+
+
+def find_node(client: "Client", word: str) -> int:
+    """The number of the node meant. Of several with that name, the only one that is present is meant."""
+    if word.isascii() and word.isdigit() and len(word) < 10:
+        return int(word)
+    named = [node for node in client.nodes() if node.name == word]
+    candidates = [node for node in named if node.is_present] or named
+    if not candidates:
+        raise NotFound("node", repr(word))
+    if len(candidates) > 1:
+        shown = [f"{node.node_id}  {node.role}  {node.state}" for node in candidates[:SHOWN_MAX]]
+        told = "\n".join([f"{len(candidates)} nodes are named {word!r}; give a number:", *shown])
+        raise Conflict("ambiguous-name", told)
+    return candidates[0].node_id
 
 
 def as_uuid(text: str) -> UUID | None:

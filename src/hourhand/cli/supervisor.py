@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hourhand.cli.exits import ExitCode
 from hourhand.job_kinds.work_folders import base_of, remove_abandoned
-from hourhand.model.errors import BadConfiguration, HomeUnusable, HourhandError, WorldError
+from hourhand.model.errors import BadConfiguration, HomeUnusable, HourhandError, PartEnded, WorldError
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
@@ -59,13 +59,23 @@ class Supervisor:
             if not self._stopping.is_set():
                 await self._welcome(token_file)
             if server is not None:
-                self._keepers.append(asyncio.create_task(self._keep_database(server)))
-            await self._stopping.wait()
+                self._keepers.append(asyncio.create_task(self._keep_database(server), name="keeper of the database"))
+            await self._stay()
         finally:
             await self._stop_children()
             if server is not None:
                 await server.stop()
         self._say("Stopped. Nothing is left running; the data is kept.")
+
+    async def _stay(self) -> None:
+        """Until it is asked to stop. A keeper that ended by itself would leave something without one: then all ends."""
+        stop = asyncio.create_task(self._stopping.wait())
+        waits: set[asyncio.Task[Any]] = {stop, *self._keepers}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        for keeper in self._keepers:
+            if keeper.done() and not self._stopping.is_set():
+                raise PartEnded(keeper.get_name()) from keeper.exception()
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -105,7 +115,7 @@ class Supervisor:
         else:  # asked to stop while starting
             everything.cancel()
             await asyncio.gather(everything, return_exceptions=True)
-        self._keepers = [asyncio.create_task(self._keep(role)) for role in self._children]
+        self._keepers = [asyncio.create_task(self._keep(role), name=f"keeper of {role}") for role in self._children]
 
     async def _start(self, role: str) -> None:
         """Starts a role and waits until it says that it is ready."""
@@ -135,6 +145,7 @@ class Supervisor:
             await asyncio.wait_for(_readable(reader), READY_SECONDS_MAX)
             said = os.read(reader, 1)
         except TimeoutError:
+            _send(child, signal.SIGKILL)  # or nobody would start another in its place
             raise WorldError(f"the {role} was not ready within {READY_SECONDS_MAX:.0f} s") from None
         finally:
             os.close(reader)
@@ -196,9 +207,7 @@ class Supervisor:
 
     def _signal_children(self, number: signal.Signals = signal.SIGTERM) -> None:
         for child in self._children.values():
-            if child.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    child.send_signal(number)
+            _send(child, number)
 
     def _environment(self) -> Mapping[str, str]:
         """What the roles are told: the same configuration, and what only this process knows."""
@@ -282,6 +291,12 @@ async def _all(tasks: Sequence[asyncio.Task[None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _send(child: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
 
 
 async def _readable(descriptor: int) -> None:

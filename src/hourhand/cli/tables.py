@@ -16,7 +16,19 @@ from rich.text import Text
 
 from hourhand.cli.exits import printable
 from hourhand.cli.times import length_text, local_time, local_zone, short_time
-from hourhand.client.views import ClusterView, JobView, RunDetailView, RunView, VersionView
+from hourhand.client.views import (
+    ClusterView,
+    ExplanationView,
+    JobView,
+    NamespaceView,
+    NodeDetailView,
+    QueueView,
+    RunDetailView,
+    RunView,
+    ShardOwnerView,
+    ShardView,
+    VersionView,
+)
 
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2
@@ -34,6 +46,13 @@ _COLOURS: Final = {
     "completed": "dim",
     "skipped": "dim",
     "missed": "yellow",
+    "working": "green",
+    "open": "green",
+    "cordoned": "yellow",
+    "draining": "yellow",
+    "late": "red",
+    "dead": "red",
+    "left": "dim",
 }
 
 
@@ -109,6 +128,7 @@ def job_details(job: JobView) -> None:
             ("queue", job.queue),
             ("priority", job.priority),
             ("retries", job.max_retries),
+            ("retry", job.retry and json.dumps(job.retry, ensure_ascii=False)),
             ("timeout", job.timeout),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
             ("owner", job.owner),
@@ -126,12 +146,15 @@ def run_details(run: RunDetailView) -> None:
             ("status", run.status + (f" ({run.reason})" if run.reason else "")),
             ("cause", run.cause + (f", asked for by {run.requested_by}" if run.requested_by else "")),
             ("note", run.note),
+            ("retry of", run.retry_of),
+            ("retried by", ", ".join(map(str, run.retried_by))),
             ("due", local_time(run.scheduled_for)),
             ("started", run.started_at and f"{local_time(run.started_at)}, {length_text(run.lateness_ms)} after due"),
             ("ended", run.ended_at and f"{local_time(run.ended_at)}, took {length_text(run.duration_ms)}"),
             ("attempt", run.attempt),
             ("executor", run.executor),
             ("error", run.error),
+            ("fingerprint", run.fingerprint),
             ("result", None if run.result is None else json.dumps(run.result, ensure_ascii=False)),
         ]
     )
@@ -151,6 +174,10 @@ def run_details(run: RunDetailView) -> None:
             (t.attempt, t.status, t.reason, t.started_at, t.ended_at, t.executor, first_line(t.error)) for t in tries
         ]
         _table(columns, rows)
+        for one in tries:
+            if one.late is not None:
+                came = f"try {one.attempt} came to {one.late.state} at {local_time(one.late.at)}"
+                _console().print(f"{came}: too late, the run had been given to another", highlight=False)
 
 
 def cluster_details(address: str, cluster: ClusterView) -> None:
@@ -173,7 +200,161 @@ def cluster_details(address: str, cluster: ClusterView) -> None:
         Column("LEASE LEFT", kind="number"),
         Column("STARTED", kind="time"),
     ]
-    _table(columns, [(n.name, n.role, n.node_id, _lease(n.lease_seconds_left), n.started_at) for n in cluster.nodes])
+    rows: list[Sequence[Any]] = [
+        (n.name, n.role, n.node_id, _lease(n.lease_seconds_left), n.started_at) for n in cluster.nodes
+    ]
+    late = [", ".join(n.facts.get("late_loops") or ()) for n in cluster.nodes]
+    if any(late):  # told only when there is something to tell
+        columns.append(Column("LATE"))
+        rows = [(*row, loops) for row, loops in zip(rows, late, strict=True)]
+    _table(columns, rows)
+
+
+def node_table(nodes: Sequence[NodeDetailView]) -> None:
+    columns = [
+        Column("NODE"),
+        Column("ROLE"),
+        Column("ID", kind="number"),
+        Column("STATE", kind="status"),
+        Column("SLOTS", kind="number"),
+        Column("SHARDS", kind="number"),
+        Column("LEADS", 100),
+        Column("HEARD", 110, "number"),
+        Column("LEASE LEFT", kind="number"),
+        Column("STARTED", 120, "time"),
+        Column("VERSION", 140),
+    ]
+    rows = [
+        (
+            node.name,
+            node.role,
+            node.node_id,
+            node.state,
+            f"{node.slots_used}/{node.slots_total}" if node.slots_total else None,
+            node.shards or None,
+            "leads" if node.leader else None,
+            _heard(node),
+            _lease(node.lease_seconds_left) if node.is_present else None,
+            node.started_at,
+            node.facts.get("version"),
+        )
+        for node in nodes
+    ]
+    _table(columns, rows)
+
+
+def node_details(node: NodeDetailView) -> None:
+    _details(
+        [
+            ("node", f"{node.name} ({node.node_id})"),
+            ("role", node.role + (", leads" if node.leader else "")),
+            ("state", node.state + (f" (told to {node.orders})" if node.orders != "work" else "")),
+            ("slots", f"{node.slots_used} of {node.slots_total} used" if node.slots_total else None),
+            ("shards", node.shards or None),
+            ("started", local_time(node.started_at)),
+            ("ended", node.ended_at and local_time(node.ended_at)),
+            ("heard", _heard(node)),
+            ("lease left", _lease(node.lease_seconds_left) if node.is_present else None),
+            ("facts", node.facts and json.dumps(node.facts, ensure_ascii=False, indent=2)),
+        ]
+    )
+
+
+def owner_table(owners: Sequence[ShardOwnerView]) -> None:
+    columns = [
+        Column("OWNER"),
+        Column("ID", kind="number"),
+        Column("SHARDS", kind="number"),
+        Column("EPOCH", kind="number"),
+        Column("WHICH"),
+    ]
+    _table(columns, [(o.name or "nobody", o.node_id, o.count, o.epoch, ", ".join(o.ranges)) for o in owners])
+
+
+def shard_table(shards: Sequence[ShardView]) -> None:
+    columns = [
+        Column("SHARD", kind="number"),
+        Column("OWNER"),
+        Column("ID", kind="number"),
+        Column("EPOCH", kind="number"),
+    ]
+    _table(columns, [(shard.shard, shard.name or "nobody", shard.node_id, shard.epoch) for shard in shards])
+
+
+def queue_table(queues: Sequence[QueueView]) -> None:
+    columns = [
+        Column("QUEUE"),
+        Column("STATE", kind="status"),
+        Column("WAITING", kind="number"),
+        Column("RUNNING", kind="number"),
+        Column("LATER", 100, "number"),
+        Column("LIMIT", kind="number"),
+        Column("RATE", kind="number"),
+        Column("REASON", 110),
+    ]
+    rows = [
+        (
+            queue.name,
+            "paused" if queue.paused else "open",
+            queue.waiting,
+            queue.running,
+            queue.later,
+            queue.max_concurrency,
+            queue.rate_limit,
+            queue.pause_reason,
+        )
+        for queue in queues
+    ]
+    _table(columns, rows)
+
+
+def queue_details(queue: QueueView) -> None:
+    by = f" by {queue.paused_by}" if queue.paused_by else ""
+    why = f": {queue.pause_reason}" if queue.pause_reason else ""
+    _details(
+        [
+            ("queue", queue.name),
+            ("state", f"paused since {local_time(queue.paused_at)}{by}{why}" if queue.paused else "open"),
+            ("limit", queue.max_concurrency or "none"),
+            ("rate", queue.rate_limit or "none"),
+            ("waiting", queue.waiting),
+            ("later", queue.later),
+            ("running", queue.running),
+        ]
+    )
+
+
+def namespace_details(namespace: NamespaceView) -> None:
+    _details(
+        [
+            ("namespace", namespace.name),
+            ("limit", namespace.max_concurrency or "none"),
+            ("weight", namespace.weight),
+            ("running", namespace.running),
+        ]
+    )
+
+
+def explanation(found: ExplanationView) -> None:
+    """The answer first, then how it comes about."""
+    _details(
+        [
+            ("run", f"{found.run_id} of job {found.job_name}"),
+            ("status", found.status),
+            ("why", found.summary),
+            ("advice", found.advice),
+            ("given up", found.expires_at and f"at {local_time(found.expires_at)}, unless it has started"),
+        ]
+    )
+    _console().print()
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for gate in found.gates:
+        mark = Text("passed", style="green") if gate.passed else Text("holds", style="yellow")
+        table.add_row(mark, gate.gate, Text(printable(gate.detail)))
+    _console().print(table)
 
 
 def times_list(times: Iterable[datetime], zone: str) -> None:
@@ -226,6 +407,10 @@ def _lease(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds:.1f} s" if seconds > 0 else "gone"
+
+
+def _heard(node: NodeDetailView) -> str | None:
+    return None if node.heard_seconds_ago is None else f"{max(node.heard_seconds_ago, 0):.1f} s ago"
 
 
 def _console() -> Console:

@@ -42,6 +42,18 @@ def parse_time(text: str, now: datetime, zone_name: str | None = None) -> dateti
         raise TimeFault(f"{text!r} is not a time; {EXAMPLES}") from None
 
 
+def parse_past_time(text: str, now: datetime) -> datetime:
+    """The same for times gone by: a length is that long ago, a time of day without a day the last one."""
+    try:
+        return now - parse_duration(text)
+    except DurationFault:
+        clock = _CLOCK.fullmatch(text.strip().lower())
+    if clock is None or clock["day"] is not None:
+        return parse_time(text, now)
+    today = parse_time(f"today {text.strip()}", now)
+    return today if today <= now else today - timedelta(days=1)
+
+
 def local_time(instant: datetime | None) -> str:
     """In full, for details and messages: "2030-01-31 09:00:00 CET"."""
     return "-" if instant is None else instant.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

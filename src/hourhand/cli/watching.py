@@ -1,7 +1,9 @@
 """`--wait` and `--follow`: stays with a run until it is final, and ends the command as the run ended."""
 
+import contextlib
+import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 import click
@@ -10,9 +12,12 @@ from hourhand.cli.exits import RunFailed
 from hourhand.cli.printing import log_text, plain, say, show
 from hourhand.cli.session import output_format
 from hourhand.cli.times import length_text
+from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
     from hourhand.client import Client, LogLineView, RunDetailView
+
+EXPLAIN_AFTER_SECONDS: Final = 3.0
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -29,11 +34,14 @@ def check_wait_options(wait: bool, follow: bool) -> None:
 
 def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seconds: float | None = None) -> None:
     """Returns when the run has succeeded, its result printed. Raises RunFailed when it ended otherwise."""
+    began = time.monotonic()
     try:
+        _tell_why_it_waits(client, run_id, timeout_seconds)
         if follow:
             # Whoever asked for JSON reads one document from stdout; the log must not get in between.
             print_lines(client.follow_logs(run_id), err=output_format() != "table")
-        run = client.wait_for_run(run_id, timeout_seconds)
+        left = None if timeout_seconds is None else max(timeout_seconds - (time.monotonic() - began), 0.0)
+        run = client.wait_for_run(run_id, left)
     except KeyboardInterrupt:
         say(f"run {run_id} goes on; stop it with: hourhand run cancel {run_id}")
         raise
@@ -41,6 +49,17 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
     if not run.succeeded:
         raise RunFailed(_failure(run))
     say(f"run {run.run_id} succeeded in {length_text(run.duration_ms)}")
+
+
+def _tell_why_it_waits(client: "Client", run_id: UUID, timeout_seconds: float | None) -> None:
+    """Nobody likes to look at a command that says nothing: if the run is not taken soon, the reason is told, once."""
+    if timeout_seconds is not None and timeout_seconds <= EXPLAIN_AFTER_SECONDS:
+        return
+    if client.wait_while_waiting(run_id, EXPLAIN_AFTER_SECONDS).waits:
+        with contextlib.suppress(HourhandError):  # a hint, without which the wait goes on all the same
+            why = client.explain_run(run_id)
+            advice = f" ({why.advice})" if why.advice else ""
+            say(f"run {run_id} {why.summary}{advice}")
 
 
 def print_lines(lines: "Iterable[LogLineView]", err: bool = False, times: bool = False) -> None:

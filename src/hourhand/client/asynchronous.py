@@ -83,7 +83,8 @@ class AsyncClient:
         return await self.send(calls.job_status(job_id))
 
     async def job_runs_page(self, job_id: Identity, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
-        """One page of a job's runs, newest first. Filters: limit, status (a word or several)."""
+        """One page of a job's runs, newest first. Filters: limit, status and reason (a word or several), since,
+        until."""
         return await self.send(calls.job_runs(job_id, filters, cursor))
 
     def job_runs(self, job_id: Identity, **filters: Any) -> AsyncIterator[views.RunView]:
@@ -98,7 +99,7 @@ class AsyncClient:
     # --- runs ---------------------------------------------------------------------------------------------
 
     async def list_runs_page(self, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
-        """One page. Filters: limit, status (a word or several), job_id."""
+        """One page. Filters: limit, status and reason (a word or several), job_id, since, until."""
         return await self.send(calls.list_runs(filters, cursor))
 
     def list_runs(self, **filters: Any) -> AsyncIterator[views.RunView]:
@@ -122,6 +123,19 @@ class AsyncClient:
     async def cancel_run(self, run_id: Identity) -> views.RunView:
         return await self.send(calls.cancel_run(run_id))
 
+    async def cancel_runs(self, **selection: Any) -> views.RunsCancelled:
+        """Cancels the live runs meant: run_ids=[...], or status=[...], job_id, since, until, limit."""
+        return await self.send(calls.cancel_runs(selection))
+
+    async def retry_run(self, run_id: Identity, note: str | None = None, again: bool = False) -> UUID:
+        """Runs a finished run again and gives the id of the new run; `again`: also when that was done already."""
+        return await self.send(calls.retry_run(run_id, note, again))
+
+    async def retry_runs(self, **selection: Any) -> views.RunsRetried:
+        """Runs the finished runs meant again: run_ids=[...], or status=[...], job_id, reason=[...], since, until,
+        limit; with note and again. Those that a retry repeats already, or has repeated with success, are left out."""
+        return await self.send(calls.retry_runs(selection))
+
     async def wait_for_run(self, run_id: Identity, timeout: float | None = None) -> views.RunDetailView:
         """Returns when the run is final, however it ended. Raises WaitTimedOut after `timeout` seconds."""
         return await self._play(scripts.wait_for_run(run_id, timeout, time.monotonic))
@@ -133,6 +147,71 @@ class AsyncClient:
     async def wait_for_job(self, job_id: Identity, timeout: float | None = None) -> views.RunDetailView:
         """The first run of a new job, when it is final."""
         return await self._play(scripts.wait_for_job(job_id, timeout, time.monotonic))
+
+    async def explain_run(self, run_id: Identity) -> views.ExplanationView:
+        """Why a run waits, where it is, why it ended so: every gate on its way, in order."""
+        return await self.send(calls.explain_run(run_id))
+
+    async def wait_while_waiting(self, run_id: Identity, timeout: float) -> views.RunDetailView:
+        """Returns as soon as somebody has the run, or after `timeout` seconds, whichever comes first."""
+        return await self._play(scripts.wait_while_waiting(run_id, timeout, time.monotonic))
+
+    # --- nodes and shards ---------------------------------------------------------------------------------
+
+    async def nodes(self) -> list[views.NodeDetailView]:
+        """Every node that is present, and those that ended within the last hour."""
+        return await self.send(calls.nodes())
+
+    async def get_node(self, node_id: int) -> views.NodeDetailView:
+        return await self.send(calls.get_node(node_id))
+
+    async def cordon_node(self, node_id: int) -> views.NodeDetailView:
+        """The node takes nothing new; what it has goes on."""
+        return await self.send(calls.order_node(node_id, "cordon"))
+
+    async def drain_node(self, node_id: int) -> views.NodeDetailView:
+        """The node takes nothing new and gives back what does not end in time."""
+        return await self.send(calls.order_node(node_id, "drain"))
+
+    async def wait_until_drained(self, node_id: int) -> views.NodeDetailView:
+        """Returns when a node that was told to drain has nothing left, or does not drain any more."""
+        return await self._play(scripts.wait_until_drained(node_id))
+
+    async def resume_node(self, node_id: int) -> views.NodeDetailView:
+        return await self.send(calls.order_node(node_id, "resume"))
+
+    async def mark_node_lost(self, node_id: int) -> views.NodeDetailView:
+        """Holds a node for dead at once: its runs and shards go to others."""
+        return await self.send(calls.order_node(node_id, "mark-lost"))
+
+    async def shards(self, each: bool = False) -> views.ShardsView:
+        """Which scheduler owns which shards; with `each`, also one by one."""
+        return await self.send(calls.shards(each))
+
+    # --- queues and namespaces ----------------------------------------------------------------------------
+
+    async def queues(self) -> list[views.QueueView]:
+        return await self.send(calls.queues())
+
+    async def get_queue(self, name: str) -> views.QueueView:
+        return await self.send(calls.get_queue(name))
+
+    async def set_queue(self, name: str, **fields: Any) -> views.QueueView:
+        """Fields: max_concurrency, rate_limit ("100/m"). What is not given stays; None takes a limit away."""
+        return await self.send(calls.set_queue(name, fields))
+
+    async def pause_queue(self, name: str, reason: str | None = None) -> views.QueueView:
+        return await self.send(calls.pause_queue(name, reason))
+
+    async def resume_queue(self, name: str) -> views.QueueView:
+        return await self.send(calls.resume_queue(name))
+
+    async def get_namespace(self, name: str) -> views.NamespaceView:
+        return await self.send(calls.get_namespace(name))
+
+    async def set_namespace(self, name: str, **fields: Any) -> views.NamespaceView:
+        """Fields: max_concurrency, weight. What is not given stays; None takes a limit away."""
+        return await self.send(calls.set_namespace(name, fields))
 
     # --- the rest -----------------------------------------------------------------------------------------
 

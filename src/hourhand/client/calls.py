@@ -64,6 +64,14 @@ class _Versions(msgspec.Struct):
     versions: list[views.VersionView]
 
 
+class _Nodes(msgspec.Struct):
+    nodes: list[views.NodeDetailView]
+
+
+class _Queues(msgspec.Struct):
+    queues: list[views.QueueView]
+
+
 def _reader(kind: type[T]) -> Callable[[bytes], T]:
     return msgspec.json.Decoder(kind).decode
 
@@ -76,12 +84,21 @@ _change = _reader(views.ChangeView)
 _run = _reader(views.RunView)
 _run_id = _reader(_RunId)
 _run_detail = _reader(views.RunDetailView)
+_runs_cancelled = _reader(views.RunsCancelled)
+_runs_retried = _reader(views.RunsRetried)
 _run_page = _reader(views.RunPage)
 _log_page = _reader(views.LogPage)
 _times = _reader(_Times)
 _versions = _reader(_Versions)
 _cluster = _reader(views.ClusterView)
 _who = _reader(views.WhoAmI)
+_explanation = _reader(views.ExplanationView)
+_nodes = _reader(_Nodes)
+_node = _reader(views.NodeDetailView)
+_shards = _reader(views.ShardsView)
+_queues = _reader(_Queues)
+_queue = _reader(views.QueueView)
+_namespace = _reader(views.NamespaceView)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -172,6 +189,74 @@ def cancel_run(run_id: Identity) -> Call[views.RunView]:
     return Call("POST", _run_path(run_id, "/cancel"), _run)
 
 
+def cancel_runs(selection: Mapping[str, Any]) -> Call[views.RunsCancelled]:
+    return _sending("POST", "/runs/cancel", _runs_cancelled, _given(selection))
+
+
+def retry_run(run_id: Identity, note: str | None, again: bool) -> Call[UUID]:
+    fields = _given({"note": note, "again": again or None})
+    return _sending("POST", _run_path(run_id, "/retry"), lambda body: _run_id(body).run_id, fields)
+
+
+def retry_runs(selection: Mapping[str, Any]) -> Call[views.RunsRetried]:
+    return _sending("POST", "/runs/retry", _runs_retried, _given(selection))
+
+
+def explain_run(run_id: Identity) -> Call[views.ExplanationView]:
+    return Call("GET", _run_path(run_id, "/explain"), _explanation)
+
+
+# --- nodes and shards -------------------------------------------------------------------------------------
+
+
+def nodes() -> Call[list[views.NodeDetailView]]:
+    return Call("GET", f"{BASE}/nodes", lambda body: _nodes(body).nodes)
+
+
+def get_node(node_id: int) -> Call[views.NodeDetailView]:
+    return Call("GET", f"{BASE}/nodes/{_segment(str(node_id))}", _node)
+
+
+def order_node(node_id: int, verb: str) -> Call[views.NodeDetailView]:
+    return Call("POST", f"{BASE}/nodes/{_segment(str(node_id))}/{verb}", _node)
+
+
+def shards(each: bool) -> Call[views.ShardsView]:
+    return Call("GET", f"{BASE}/shards", _shards, _params({"each": each or None}))
+
+
+# --- queues and namespaces --------------------------------------------------------------------------------
+
+
+def queues() -> Call[list[views.QueueView]]:
+    return Call("GET", f"{BASE}/queues", lambda body: _queues(body).queues)
+
+
+def get_queue(name: str) -> Call[views.QueueView]:
+    return Call("GET", f"{BASE}/queues/{_segment(name)}", _queue)
+
+
+def set_queue(name: str, fields: Mapping[str, Any]) -> Call[views.QueueView]:
+    return _sending("PUT", f"/queues/{_segment(name)}", _queue, fields)
+
+
+def pause_queue(name: str, reason: str | None) -> Call[views.QueueView]:
+    fields = {} if reason is None else {"reason": reason}
+    return _sending("POST", f"/queues/{_segment(name)}/pause", _queue, fields)
+
+
+def resume_queue(name: str) -> Call[views.QueueView]:
+    return Call("POST", f"{BASE}/queues/{_segment(name)}/resume", _queue)
+
+
+def get_namespace(name: str) -> Call[views.NamespaceView]:
+    return Call("GET", f"{BASE}/namespaces/{_segment(name)}", _namespace)
+
+
+def set_namespace(name: str, fields: Mapping[str, Any]) -> Call[views.NamespaceView]:
+    return _sending("PUT", f"/namespaces/{_segment(name)}", _namespace, fields)
+
+
 # --- the rest ---------------------------------------------------------------------------------------------
 
 
@@ -199,6 +284,10 @@ def _sending(
     )
 
 
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _job_path(job_id: Identity, rest: str = "") -> str:
     return f"{BASE}/jobs/{_segment(job_id)}{rest}"
 
@@ -223,6 +312,8 @@ def _param(value: Any) -> str | list[str]:
             return value
         case bool():
             return "true" if value else "false"
+        case datetime():
+            return value.isoformat()
         case Mapping():  # labels
             return [f"{key}:{word}" for key, word in value.items()]
         case Iterable():

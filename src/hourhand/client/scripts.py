@@ -13,6 +13,8 @@ from hourhand.client import calls, views
 from hourhand.client.calls import Call, Identity
 from hourhand.client.problems import ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.model.errors import HourhandError, ServerUnreachable
+from hourhand.model.node import Orders
+from hourhand.model.node_state import NodeState
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -125,6 +127,29 @@ def wait_for_run(
         if deadline is not None and monotonic() >= deadline:
             assert timeout_seconds is not None
             raise WaitTimedOut(run.run_id, run.status, timeout_seconds)
+        yield rhythm.pause()
+
+
+def wait_while_waiting(
+    run_id: Identity, timeout_seconds: float, monotonic: Callable[[], float]
+) -> Script[views.RunDetailView]:
+    """Until somebody has the run, or the time is over."""
+    deadline = monotonic() + timeout_seconds
+    rhythm = _Rhythm()
+    while True:
+        run: views.RunDetailView = yield from _patiently(calls.get_run(run_id), rhythm)
+        if not run.waits or monotonic() >= deadline:
+            return run
+        yield rhythm.pause()
+
+
+def wait_until_drained(node_id: int) -> Script[views.NodeDetailView]:
+    """Until a node that was told to drain has nothing left, or has ended."""
+    rhythm = _Rhythm()
+    while True:
+        node: views.NodeDetailView = yield from _patiently(calls.get_node(node_id), rhythm)
+        if node.state == NodeState.DRAINED or not node.is_present or node.orders != Orders.DRAIN:
+            return node
         yield rhythm.pause()
 
 

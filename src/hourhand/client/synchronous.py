@@ -80,7 +80,8 @@ class Client:
         return self.send(calls.job_status(job_id))
 
     def job_runs_page(self, job_id: Identity, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
-        """One page of a job's runs, newest first. Filters: limit, status (a word or several)."""
+        """One page of a job's runs, newest first. Filters: limit, status and reason (a word or several), since,
+        until."""
         return self.send(calls.job_runs(job_id, filters, cursor))
 
     def job_runs(self, job_id: Identity, **filters: Any) -> Iterator[views.RunView]:
@@ -95,7 +96,7 @@ class Client:
     # --- runs ---------------------------------------------------------------------------------------------
 
     def list_runs_page(self, *, cursor: str | None = None, **filters: Any) -> views.RunPage:
-        """One page. Filters: limit, status (a word or several), job_id."""
+        """One page. Filters: limit, status and reason (a word or several), job_id, since, until."""
         return self.send(calls.list_runs(filters, cursor))
 
     def list_runs(self, **filters: Any) -> Iterator[views.RunView]:
@@ -119,6 +120,19 @@ class Client:
     def cancel_run(self, run_id: Identity) -> views.RunView:
         return self.send(calls.cancel_run(run_id))
 
+    def cancel_runs(self, **selection: Any) -> views.RunsCancelled:
+        """Cancels the live runs meant: run_ids=[...], or status=[...], job_id, since, until, limit."""
+        return self.send(calls.cancel_runs(selection))
+
+    def retry_run(self, run_id: Identity, note: str | None = None, again: bool = False) -> UUID:
+        """Runs a finished run again and gives the id of the new run; `again`: also when that was done already."""
+        return self.send(calls.retry_run(run_id, note, again))
+
+    def retry_runs(self, **selection: Any) -> views.RunsRetried:
+        """Runs the finished runs meant again: run_ids=[...], or status=[...], job_id, reason=[...], since, until,
+        limit; with note and again. Those that a retry repeats already, or has repeated with success, are left out."""
+        return self.send(calls.retry_runs(selection))
+
     def wait_for_run(self, run_id: Identity, timeout: float | None = None) -> views.RunDetailView:
         """Returns when the run is final, however it ended. Raises WaitTimedOut after `timeout` seconds."""
         return self._play(scripts.wait_for_run(run_id, timeout, time.monotonic))
@@ -130,6 +144,71 @@ class Client:
     def wait_for_job(self, job_id: Identity, timeout: float | None = None) -> views.RunDetailView:
         """The first run of a new job, when it is final."""
         return self._play(scripts.wait_for_job(job_id, timeout, time.monotonic))
+
+    def explain_run(self, run_id: Identity) -> views.ExplanationView:
+        """Why a run waits, where it is, why it ended so: every gate on its way, in order."""
+        return self.send(calls.explain_run(run_id))
+
+    def wait_while_waiting(self, run_id: Identity, timeout: float) -> views.RunDetailView:
+        """Returns as soon as somebody has the run, or after `timeout` seconds, whichever comes first."""
+        return self._play(scripts.wait_while_waiting(run_id, timeout, time.monotonic))
+
+    # --- nodes and shards ---------------------------------------------------------------------------------
+
+    def nodes(self) -> list[views.NodeDetailView]:
+        """Every node that is present, and those that ended within the last hour."""
+        return self.send(calls.nodes())
+
+    def get_node(self, node_id: int) -> views.NodeDetailView:
+        return self.send(calls.get_node(node_id))
+
+    def cordon_node(self, node_id: int) -> views.NodeDetailView:
+        """The node takes nothing new; what it has goes on."""
+        return self.send(calls.order_node(node_id, "cordon"))
+
+    def drain_node(self, node_id: int) -> views.NodeDetailView:
+        """The node takes nothing new and gives back what does not end in time."""
+        return self.send(calls.order_node(node_id, "drain"))
+
+    def wait_until_drained(self, node_id: int) -> views.NodeDetailView:
+        """Returns when a node that was told to drain has nothing left, or does not drain any more."""
+        return self._play(scripts.wait_until_drained(node_id))
+
+    def resume_node(self, node_id: int) -> views.NodeDetailView:
+        return self.send(calls.order_node(node_id, "resume"))
+
+    def mark_node_lost(self, node_id: int) -> views.NodeDetailView:
+        """Holds a node for dead at once: its runs and shards go to others."""
+        return self.send(calls.order_node(node_id, "mark-lost"))
+
+    def shards(self, each: bool = False) -> views.ShardsView:
+        """Which scheduler owns which shards; with `each`, also one by one."""
+        return self.send(calls.shards(each))
+
+    # --- queues and namespaces ----------------------------------------------------------------------------
+
+    def queues(self) -> list[views.QueueView]:
+        return self.send(calls.queues())
+
+    def get_queue(self, name: str) -> views.QueueView:
+        return self.send(calls.get_queue(name))
+
+    def set_queue(self, name: str, **fields: Any) -> views.QueueView:
+        """Fields: max_concurrency, rate_limit ("100/m"). What is not given stays; None takes a limit away."""
+        return self.send(calls.set_queue(name, fields))
+
+    def pause_queue(self, name: str, reason: str | None = None) -> views.QueueView:
+        return self.send(calls.pause_queue(name, reason))
+
+    def resume_queue(self, name: str) -> views.QueueView:
+        return self.send(calls.resume_queue(name))
+
+    def get_namespace(self, name: str) -> views.NamespaceView:
+        return self.send(calls.get_namespace(name))
+
+    def set_namespace(self, name: str, **fields: Any) -> views.NamespaceView:
+        """Fields: max_concurrency, weight. What is not given stays; None takes a limit away."""
+        return self.send(calls.set_namespace(name, fields))
 
     # --- the rest -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import msgspec
 from hourhand.model.states import FINAL_STATES, JobState, RunState
 
 _FINAL_RUN_WORDS: Final = frozenset(state.word for state in FINAL_STATES)
+_WAITING_RUN_WORDS: Final = frozenset({RunState.QUEUED.word, RunState.WAITING.word})
 _FINAL_JOB_WORDS: Final = frozenset({JobState.COMPLETED.value, JobState.CANCELLED.value})
 
 
@@ -36,6 +37,17 @@ class JobView(msgspec.Struct, kw_only=True):
     retry: dict[str, Any] | None = None
     catchup: dict[str, Any] | None = None
     timeout: str | None = None
+    queue_timeout: str | None = None
+    deadline: str | None = None
+    overlap: str | None = None
+    overlap_max: int | None = None
+    on_next_due: str | None = None
+    max_concurrency: int | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    rate_limit: str | None = None
+    at_most_once: bool = False
+    on_disconnect: str | None = None
     labels: dict[str, str] = {}
     description: str | None = None
     owner: str | None = None
@@ -71,6 +83,8 @@ class RunView(msgspec.Struct, kw_only=True):
     result: Any = None
     requested_by: str | None = None
     note: str | None = None
+    retry_of: UUID | None = None
+    fingerprint: str | None = None
 
     @property
     def is_final(self) -> bool:
@@ -79,6 +93,18 @@ class RunView(msgspec.Struct, kw_only=True):
     @property
     def succeeded(self) -> bool:
         return self.status == RunState.SUCCEEDED.word
+
+    @property
+    def waits(self) -> bool:
+        """True while nobody has it in hand."""
+        return self.status in _WAITING_RUN_WORDS
+
+
+class LateView(msgspec.Struct, kw_only=True):
+    """What a try came to after its run had been given to another. It was refused."""
+
+    state: str = ""
+    at: datetime | None = None
 
 
 class AttemptView(msgspec.Struct, kw_only=True):
@@ -91,10 +117,28 @@ class AttemptView(msgspec.Struct, kw_only=True):
     executor: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    late: LateView | None = None
 
 
 class RunDetailView(RunView, kw_only=True):
     attempts: list[AttemptView] = []
+    retried_by: list[UUID] = []
+
+
+class RunsRetried(msgspec.Struct, kw_only=True):
+    """The new runs of a retry of many."""
+
+    run_ids: list[UUID] = []
+    more: bool = False
+    """True when the limit was reached."""
+
+
+class RunsCancelled(msgspec.Struct, kw_only=True):
+    cancelled: int = 0
+    cancelling: int = 0
+    """Those that were running; they end when nothing of them is left."""
+    run_ids: list[UUID] = []
+    more: bool = False
 
 
 class JobPage(msgspec.Struct, kw_only=True):
@@ -171,3 +215,90 @@ class WhoAmI(msgspec.Struct, kw_only=True):
     name: str
     namespace: str | None = None
     """None for a token of all namespaces."""
+
+
+class NodeDetailView(msgspec.Struct, kw_only=True):
+    """A node as `nodes()` shows it: how it stands, what it has, what it says of itself."""
+
+    node_id: int
+    role: str
+    name: str
+    state: str = ""
+    orders: str = "work"
+    leader: bool = False
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    heard_seconds_ago: float | None = None
+    lease_seconds_left: float | None = None
+    slots_used: int = 0
+    slots_total: int = 0
+    shards: int = 0
+    facts: dict[str, Any] = {}
+
+    @property
+    def is_present(self) -> bool:
+        return self.ended_at is None
+
+
+class ShardOwnerView(msgspec.Struct, kw_only=True):
+    node_id: int | None = None
+    """None for shards that nobody owns."""
+    name: str | None = None
+    count: int = 0
+    ranges: list[str] = []
+    epoch: int = 0
+
+
+class ShardView(msgspec.Struct, kw_only=True):
+    shard: int
+    node_id: int | None = None
+    name: str | None = None
+    epoch: int = 0
+
+
+class ShardsView(msgspec.Struct, kw_only=True):
+    count: int = 0
+    epoch: int = 0
+    owners: list[ShardOwnerView] = []
+    shards: list[ShardView] = []
+    """One by one; empty unless asked for."""
+
+
+class QueueView(msgspec.Struct, kw_only=True):
+    name: str
+    paused: bool = False
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+    max_concurrency: int | None = None
+    rate_limit: str | None = None
+    waiting: int = 0
+    later: int = 0
+    running: int = 0
+
+
+class NamespaceView(msgspec.Struct, kw_only=True):
+    name: str
+    max_concurrency: int | None = None
+    weight: int = 1
+    running: int = 0
+
+
+class GateView(msgspec.Struct, kw_only=True):
+    """One gate on the way of a run, and whether the run may pass it now."""
+
+    gate: str
+    passed: bool
+    detail: str = ""
+    until: datetime | None = None
+
+
+class ExplanationView(msgspec.Struct, kw_only=True):
+    run_id: UUID
+    job_id: UUID
+    job_name: str = ""
+    status: str = ""
+    summary: str = ""
+    advice: str | None = None
+    gates: list[GateView] = []
+    expires_at: datetime | None = None

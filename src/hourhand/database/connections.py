@@ -1,46 +1,47 @@
-"""Connections to PostgreSQL: a pool with deadlines, and the one session that listens.
+"""Connections to PostgreSQL: a pool whose every call has a deadline, and the one session that listens.
 
 Works against the embedded server, a plain one, and through PgBouncer in transaction mode (`pooler`): then every
 statement runs inside an explicit transaction and nothing is kept prepared, because consecutive messages
 outside a transaction may reach different server sessions. The listening session always needs a direct URL.
+
+A deadline covers all that is done with a connection, from asking for one to giving it back. The driver's own limits do
+not: the roll-back after a statement that took too long gets a new one, a COPY that waits for room to write has none. A
+call that is given up, at its deadline or because its task was cancelled, asks nobody what became of it: its connection
+is cut, which takes no time, and the server ends what it was doing for it when it notices.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import asyncpg
 
 from hourhand.database.queries import Query
+from hourhand.database.servers import CONNECTION_FAULTS, Connection, Servers
 from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable
 
+__all__ = ["CONNECTION_FAULTS", "PING_SECONDS", "Connection", "Database", "DatabaseSettings", "Listener", "Record"]
+
 Record = asyncpg.Record
-if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]
-else:
-    Connection = asyncpg.Connection
 
 VERSION_MIN = 150000
-
-CONNECTION_FAULTS = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InternalClientError,
-)
-"""What a caller meets while the database is away or has just come back. All of them mean: try again later."""
+CLOSE_SECONDS_MAX: Final = 5.0
+CUT_SECONDS: Final = 0.5
+"""What does not wait for the connection that was cut, but for something else, is cancelled this much later."""
+NOTICE_MILLISECONDS: Final = 2000
+"""How often the server looks, in the middle of a statement, whether its client is still there."""
+_MILLISECONDS_MOST: Final = 2**31 - 1
+PING_SECONDS: Final = 10.0
+PING_ANSWER_SECONDS_MAX: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
     url: str = ""
-    """PostgreSQL to use. Empty: the embedded one in the home folder."""
+    """PostgreSQL to use. Empty: the embedded one in the home folder. May name several servers, separated by commas, of
+    which the one that takes writes is used: `postgresql://user:password@a:5432,b:5432/database`."""
     schema: str = "hourhand"
     """Schema that holds all tables; several Hourhands can share a database."""
     pooler: bool = False
@@ -50,9 +51,12 @@ class DatabaseSettings:
     pool_max: int = 4
     """Connections per node at most; more of them make PostgreSQL slower, not faster."""
     connect_seconds_max: float = 10.0
-    """How long making a connection may take, or waiting for a free one of the pool."""
+    """How long making a connection may take, or waiting for a free one of the pool. Shared by the servers named."""
     statement_seconds_max: float = 30.0
-    """A statement that takes longer is given up; its loop tries again."""
+    """A statement or transaction that takes longer is given up, and whoever asked for it is told to try again."""
+    loop_seconds_max: float = 10.0
+    """The same for what schedulers and executors do all the time: plan, claim, record. Shorter, because nothing else
+    notices a connection that has died without a word. Renewals of leases get a third of their lease."""
 
 
 class _Connection(Connection):
@@ -71,28 +75,43 @@ class Database:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     async def open(self) -> None:
-        cached = 0 if self.settings.pooler else 200
+        settings = self.settings
         try:
+            self._servers = Servers(
+                settings.url, seconds_max=settings.connect_seconds_max, writable=not settings.pooler
+            )
             self._pool = await asyncpg.create_pool(
-                self.settings.url,
+                settings.url,
+                connect=self._connect,
                 min_size=0,
-                max_size=self.settings.pool_max,
+                max_size=settings.pool_max,
                 max_inactive_connection_lifetime=300.0,
-                timeout=self.settings.connect_seconds_max,
-                command_timeout=self.settings.statement_seconds_max,
-                statement_cache_size=cached,
+                command_timeout=settings.statement_seconds_max,
+                statement_cache_size=0 if settings.pooler else 200,
                 connection_class=_Connection,
-                server_settings={"application_name": f"hourhand {self._application}"},
             )
         except ValueError as fault:  # asyncpg's word for a URL it cannot read
             raise DatabaseUnsuitable(f"the database URL cannot be used: {fault}") from None
+
+    async def _connect(self, *_: Any, **how: Any) -> Connection:
+        told = {"application_name": f"hourhand {self._application}"}
+        if self.settings.pooler:  # it refuses all but the name
+            return await self._servers.connect(**how, server_settings=told)
+        # The server gives up by itself what nobody waits for any more, and lets go of its locks.
+        limit = str(min(round(self.settings.statement_seconds_max * 1000), _MILLISECONDS_MOST))
+        told |= {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
+        notices = {"client_connection_check_interval": str(NOTICE_MILLISECONDS)}
+        try:
+            return await self._servers.connect(**how, server_settings=told | notices)
+        except asyncpg.InvalidParameterValueError:  # its operating system cannot do that
+            return await self._servers.connect(**how, server_settings=told)
 
     async def close(self) -> None:
         if self._pool is None:
             return
         pool, self._pool = self._pool, None
         try:
-            await asyncio.wait_for(pool.close(), 5)
+            await asyncio.wait_for(pool.close(), CLOSE_SECONDS_MAX)
         except (TimeoutError, *CONNECTION_FAULTS):
             pool.terminate()
 
@@ -107,6 +126,11 @@ class Database:
             raise DatabaseUnsuitable(f"the database refuses this user: {fault}") from None
         except asyncpg.InvalidCatalogNameError as fault:
             raise DatabaseUnsuitable(f"{fault}: create it first") from None
+        except DatabaseUnavailable as fault:
+            if isinstance(fault.__cause__, asyncpg.ProtocolViolationError):  # it did not let us set up the session
+                remedy = "set database.pooler, and database.listen_url to a direct one, if it leads through a pooler"
+                raise DatabaseUnsuitable(f"the database URL cannot be used ({fault.__cause__}): {remedy}") from None
+            raise
         except ValueError as fault:  # asyncpg reads the URL with the first connection
             raise DatabaseUnsuitable(f"the database URL cannot be used: {fault}") from None
         if number < VERSION_MIN:
@@ -116,20 +140,66 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection from the pool. Whatever keeps it from working is told as DatabaseUnavailable."""
+        """A connection from the pool, for as long as the deadline allows. Whatever keeps it from working is told as
+        DatabaseUnavailable; what was under way then may have happened or not."""
         assert self._pool is not None, "open() comes first"
+        pool, limit, loop = self._pool, self.settings.statement_seconds_max, asyncio.get_running_loop()
+        deadline, lost, over = loop.time() + limit, False, False
+
+        def hurry(_: object) -> None:
+            # A COPY that waits for room to write does not notice that nobody reads any more.
+            nonlocal lost
+            lost = True
+            if not over:
+                patience.reschedule(loop.time() + CUT_SECONDS)
+
         try:
-            async with self._pool.acquire(timeout=self.settings.connect_seconds_max) as db:
-                yield db  # type: ignore[misc]
-        except CONNECTION_FAULTS as fault:
-            if isinstance(fault, ValueError):  # a value that cannot be sent: our fault, and it will not pass
-                raise
-            raise DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}") from fault
+            async with asyncio.timeout_at(deadline + CUT_SECONDS) as patience:
+                db: Connection = await pool.acquire(  # type: ignore[assignment]
+                    timeout=min(self.settings.connect_seconds_max, limit)
+                )
+                db.add_termination_listener(hurry)
+                cutting = loop.call_at(deadline, _cut, db)
+                try:
+                    yield db
+                except BaseException as fault:
+                    if _is_doubtful(fault):
+                        _cut(db)
+                    raise
+                finally:
+                    over = True
+                    cutting.cancel()
+                    with suppress(asyncpg.InterfaceError):  # cut, and no longer ours
+                        db.remove_termination_listener(hurry)
+                    await pool.release(db)  # type: ignore[arg-type]
+        except (*CONNECTION_FAULTS, AttributeError) as fault:
+            # An AttributeError is what a COPY meets that goes on with a connection that is gone.
+            if isinstance(fault, ValueError) or (isinstance(fault, AttributeError) and not lost):
+                raise  # a value that cannot be sent, or a mistake of ours: it will not pass
+            if isinstance(fault, asyncpg.ReadOnlySQLTransactionError):
+                # The server was demoted. Its other connections are no better, though they still answer.
+                await pool.expire_connections()
+            what = f"no answer within {limit:g} s" if loop.time() >= deadline else fault or type(fault).__name__
+            raise DatabaseUnavailable(f"the database cannot be reached: {what}") from fault
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        async with self.connection() as db, db.transaction():
+        async with self.connection() as db, _transaction_on(db):
             yield db
+
+    async def borrow(self) -> Connection:
+        """A connection for work that sets its own deadlines. Must be given back."""
+        assert self._pool is not None, "open() comes first"
+        try:
+            return await self._pool.acquire(timeout=self.settings.connect_seconds_max)  # type: ignore[return-value]
+        except CONNECTION_FAULTS as fault:
+            raise DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}") from fault
+
+    async def give_back(self, db: Connection) -> None:
+        """Takes a borrowed connection back. One in doubt must have been cut before."""
+        if self._pool is not None:
+            with suppress(*CONNECTION_FAULTS):
+                await self._pool.release(db, timeout=CLOSE_SECONDS_MAX)  # type: ignore[arg-type]
 
     async def fetch(self, query: Query, **values: Any) -> list[Record]:
         async with self.connection() as db:
@@ -138,7 +208,7 @@ class Database:
     async def fetch_on(self, db: Connection, query: Query, **values: Any) -> list[Record]:
         arguments = query.arguments(values)
         if self.settings.pooler and not db.is_in_transaction():
-            async with db.transaction():
+            async with _transaction_on(db):
                 return await db.fetch(query.text, *arguments)
         return await db.fetch(query.text, *arguments)
 
@@ -147,23 +217,49 @@ class Database:
         return rows[0] if rows else None
 
 
+@asynccontextmanager
+async def _transaction_on(db: Connection) -> AsyncIterator[None]:
+    """As the driver's own, but without a roll-back where nobody might answer: cutting the connection is one."""
+    transaction = db.transaction()
+    await transaction.start()
+    try:
+        yield
+    except BaseException as fault:
+        if _is_doubtful(fault):
+            _cut(db)
+        else:
+            await transaction.rollback()
+        raise
+    await transaction.commit()
+
+
+def _is_doubtful(fault: BaseException) -> bool:
+    """Whether the connection may be in the middle of something, or gone."""
+    return isinstance(fault, CONNECTION_FAULTS) or not isinstance(fault, Exception)
+
+
+def _cut(db: Connection) -> None:
+    with suppress(asyncpg.InterfaceError):  # cut before, and no longer ours
+        db.terminate()
+
+
 class Listener:
     """One session that hears notifications. Told everything once more after each reconnect, since what was
     said while it was away is lost; hearing is only ever a reason to look, never the news itself."""
 
     def __init__(self, settings: DatabaseSettings, application: str, channels: Sequence[str]) -> None:
-        self._url = settings.listen_url or settings.url
+        self._servers = Servers(
+            settings.listen_url or settings.url, seconds_max=settings.connect_seconds_max, writable=True
+        )
         self._settings = settings
         self._application = application
         self._channels = list(channels)
 
-    async def listen(self, hear: Callable[[str, str], None]) -> None:
+    async def listen(self, hear: Callable[[str, str], None], well: Callable[[], None]) -> None:
         """Runs until its connection ends (then it raises or returns) or it is cancelled. Calls `hear(channel, "")`
-        for every channel at its start."""
-        db = await asyncpg.connect(
-            self._url,
-            timeout=self._settings.connect_seconds_max,
-            command_timeout=self._settings.statement_seconds_max,
+        for every channel at its start, and `well()` whenever it knows that it hears."""
+        db = await self._servers.connect(
+            command_timeout=self._settings.connect_seconds_max,
             server_settings={"application_name": f"hourhand {self._application} listener"},
         )
         gone = asyncio.Event()
@@ -172,10 +268,15 @@ class Listener:
             for channel in self._channels:
                 await db.add_listener(channel, lambda _c, _p, name, payload: hear(str(name), str(payload)))
                 hear(channel, "")
+            well()
             while not gone.is_set():
                 try:
-                    await asyncio.wait_for(gone.wait(), 20)
+                    await asyncio.wait_for(gone.wait(), PING_SECONDS)
                 except TimeoutError:
-                    await db.execute("SELECT 1")  # a half-open connection is noticed here, not never
+                    # A half-open connection is noticed here, not never; and a server that is no longer the one that
+                    # others write to says nothing more.
+                    if await db.fetchval("SHOW transaction_read_only", timeout=PING_ANSWER_SECONDS_MAX) == "on":
+                        return
+                    well()
         finally:
             db.terminate()

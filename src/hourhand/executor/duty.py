@@ -52,7 +52,10 @@ class Duty:
         self._decide()
         self._attempts.stop_all()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._attempts.all_ended(), self._end_seconds_max)
+            async with asyncio.timeout(self._end_seconds_max):
+                while self._attempts.end_careful():  # noqa: ASYNC110 - each turn says it again
+                    await asyncio.sleep(FORCE_SECONDS)
+                await self._attempts.all_ended()
         self._is_letting_go = False
         self._decide()
 
@@ -66,13 +69,15 @@ class Duty:
         if self._draining is not None:
             self._draining.cancel()
         self._attempts.give_back_unstarted()
-        forcing = asyncio.create_task(self._end_when(urged), name="end by force")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._attempts.all_ended(), self._stop_seconds)
+        await self._ended_or(urged, self._stop_seconds)
         self._attempts.stop_all()
+        await self._ended_or(urged, self._end_seconds_max)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._attempts.all_ended(), self._end_seconds_max)
-        forcing.cancel()
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while self._attempts.end_all():  # noqa: ASYNC110 - each turn says it again
+                    await asyncio.sleep(FORCE_SECONDS)
+        if len(self._attempts):
+            emit(Event.ATTEMPTS_STUCK, attempts=len(self._attempts))
 
     def _decide(self) -> None:
         self._receiver.claiming = self._orders is Orders.WORK and not self._is_leaving and not self._is_letting_go
@@ -85,7 +90,8 @@ class Duty:
             await asyncio.wait_for(self._attempts.all_ended(), self._stop_seconds)
         self._attempts.stop_all()
 
-    async def _end_when(self, urged: asyncio.Event) -> None:
-        await urged.wait()
-        while self._attempts.end_all():  # noqa: ASYNC110 - each turn says it again
-            await asyncio.sleep(FORCE_SECONDS)
+    async def _ended_or(self, urged: asyncio.Event, seconds: float) -> None:
+        waits = [asyncio.ensure_future(self._attempts.all_ended()), asyncio.ensure_future(urged.wait())]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()

@@ -118,6 +118,11 @@ class Executor:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.recorder.all_written(), WRITE_SECONDS_MAX)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether attempts are left that will not end."""
+        return len(self.attempts) > 0
+
     async def close(self) -> None:
         """The loops have ended."""
         await self.recorder.keep_rest()

@@ -49,7 +49,7 @@ class Journal:
 
     def fault(self) -> str | None:
         """Why nothing could be kept here, as far as that can be said before."""
-        nearest = next(path for path in (self._folder, *self._folder.parents) if path.exists())
+        nearest = next(path for path in (self._folder, *self._folder.parents) if os.path.exists(path))
         if not nearest.is_dir():
             return f"{nearest} is not a folder"
         return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} is not writable"

@@ -138,6 +138,7 @@ class Recorder:
     async def keep_rest(self) -> None:
         """Returns when what is still unwritten is in the journal, or cannot be. The executor ends."""
         if self._keeper is not None and self._ended:
+            await self._keeper.kept()  # whatever it is busy with
             self._keeper.keep(self._waiting_from)
             await self._keeper.kept()
 

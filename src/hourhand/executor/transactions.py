@@ -80,14 +80,17 @@ class RunTransaction:
             if error is None:
                 await self._complete(self._open)
         finally:
-            self._transactions.places.release()
-            await _to_the_end(self._open.close())
+            try:
+                await _to_the_end(self._open.close())
+            finally:
+                self._transactions.places.release()
 
     async def _complete(self, opened: OpenCompletion) -> None:
         finish = await self._transactions.finish_of(self._attempt, self._result())
         try:
             self._attempt.recorded = await _to_the_end(opened.complete(finish))
         except CommitUnknown as fault:
+            await _to_the_end(opened.close())  # its place may be the only one from which can be asked
             self._attempt.recorded = await self._ask(finish)
             if not self._attempt.recorded:
                 raise DatabaseUnavailable(f"{fault}; nothing was committed") from fault

@@ -20,7 +20,8 @@ class Sharing:
     def __init__(self, wait_max: timedelta) -> None:
         self._wait_max = wait_max
         self._credit: dict[int, float] = {}
-        self._few = 0
+        self._given: dict[int, int] = {}
+        self._few: dict[int, int] = {}
 
     def wishes(self, heads: Sequence[Head], lanes: Mapping[int, Lane], places: int, now: datetime) -> list[Wish]:
         """`heads` are in order of priority and age; `places` is more than none."""
@@ -28,31 +29,39 @@ class Sharing:
         for head in heads:
             by_namespace.setdefault(lanes[head.lane_id].namespace_id, []).append(head)
         if len(by_namespace) == 1:
-            self._credit, given = {}, dict.fromkeys(by_namespace, places)
+            self._credit, self._given = {}, dict.fromkeys(by_namespace, places)
         else:
             weights = {namespace_id: lanes[of[0].lane_id].weight for namespace_id, of in by_namespace.items()}
             self._credit = allot(weights, places, self._credit)
-            given = whole_places(self._credit, places)
+            self._given = whole_places(self._credit, places)
         return [
             wish
             for namespace_id, of in by_namespace.items()
-            if given[namespace_id] > 0
-            for wish in self._within(namespace_id, of, given[namespace_id], now)
+            if self._given[namespace_id] > 0
+            for wish in self._within(namespace_id, of, self._given[namespace_id], now)
         ]
 
     def settle(self, claimed: Mapping[int, int]) -> None:
         """Takes how many runs of each namespace came of the wishes."""
         for namespace_id in self._credit:
-            self._credit[namespace_id] -= claimed.get(namespace_id, 0)
+            got = claimed.get(namespace_id, 0)
+            # Who could not use what it was given is owed nothing: it would take it from others when it can.
+            used = got >= self._given[namespace_id]
+            self._credit[namespace_id] = self._credit[namespace_id] - got if used else 0.0
 
     def _within(self, namespace_id: int, heads: Sequence[Head], places: int, now: datetime) -> list[Wish]:
         overdue = [head for head in heads if head.ready_at < now - self._wait_max and head.priority < heads[0].priority]
-        if not overdue:
+        part = self._part(namespace_id, places) if overdue else 0
+        if part == 0:
             return [Wish(head, 2 * namespace_id, places) for head in heads]
-        part = places // OVERDUE_PART
-        if places < OVERDUE_PART:  # of so few they get one now and then
-            self._few = (self._few + places) % OVERDUE_PART
-            part = 1 if self._few < places else 0
-        usual = [Wish(head, 2 * namespace_id, places - part) for head in heads if head not in overdue]
-        late = [Wish(head, 2 * namespace_id + 1, part) for head in overdue]
-        return [wish for wish in usual + late if wish.limit > 0]
+        others = [head for head in heads if head not in overdue]
+        if part == places:
+            return [Wish(head, 2 * namespace_id, places) for head in (*overdue, *others)]
+        usual = [Wish(head, 2 * namespace_id, places - part) for head in others]
+        return usual + [Wish(head, 2 * namespace_id + 1, part) for head in overdue]
+
+    def _part(self, namespace_id: int, places: int) -> int:
+        """What those that waited too long get; of few places one now and then."""
+        counted = self._few.get(namespace_id, 0) + places
+        self._few[namespace_id] = counted % OVERDUE_PART
+        return counted // OVERDUE_PART

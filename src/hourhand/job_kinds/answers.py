@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter
-from hourhand.model.outcome import NOTHING_SAID, Failed, Succeeded, clipped
+from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter, Snooze
+from hourhand.model.outcome import NOTHING_SAID, Failed, Snoozed, Succeeded, clipped
+from hourhand.model.retry import ASKED_FOR_NO_RETRY, ASKED_FOR_RETRY, exception_tags
+from hourhand.model.settle import SNOOZE_MAX
 from hourhand.model.states import Reason
 
 RESULT_BYTES_MAX: Final = 256 * 1024
@@ -56,17 +58,22 @@ def succeeded_with(encoded: bytes) -> Succeeded:
     return Succeeded(_without_nul(value) if b"\\u0000" in encoded else value)
 
 
-def failure_of(error: BaseException) -> Failed:
+def outcome_raised(error: BaseException) -> Failed | Snoozed:
     """What an exception says about the attempt. Never for CancelledError, which is not the handler's to raise."""
     match error:
+        case Snooze():
+            return Snoozed(min(error.seconds, SNOOZE_MAX.total_seconds()), clipped(str(error)))
         case BadArguments():
             return Failed(Reason.BAD_ARGUMENTS, clipped(str(error)), retryable=False)
         case NoRetry():
-            return Failed(Reason.EXCEPTION, clipped(_described(error)), retryable=False)
+            tags = (ASKED_FOR_NO_RETRY, *exception_tags(type(error).__mro__))
+            return Failed(Reason.EXCEPTION, clipped(_described(error)), retryable=False, tags=tags)
         case RetryAfter():
-            return Failed(Reason.EXCEPTION, clipped(_described(error)), retry_after_seconds=error.seconds)
+            tags = (ASKED_FOR_RETRY, *exception_tags(type(error).__mro__))
+            return Failed(Reason.EXCEPTION, clipped(_described(error)), True, error.seconds, tags=tags)
         case _:
-            return Failed(Reason.EXCEPTION, clipped(_described(error)))
+            tags = exception_tags(type(error).__mro__)
+            return Failed(Reason.EXCEPTION, clipped(_described(error)), tags=tags)
 
 
 def _described(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from hourhand.job_kinds.lines import LineReader
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
+from hourhand.model.retry import exit_tags, signal_tags
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass, Task
 
@@ -209,8 +210,10 @@ class _Attempt:
             return Succeeded({"exit_code": code})
         tail = "".join(f"\n{line}" for line in self._error_tail)
         if code < 0:
-            return Failed(Reason.SIGNAL, clipped(f"killed by {signal_name(-code)}{tail}"))
-        return Failed(Reason.EXIT_CODE, clipped(f"exited with code {code}{tail}"), result={"exit_code": code})
+            name = signal_name(-code)
+            return Failed(Reason.SIGNAL, clipped(f"killed by {name}{tail}"), tags=signal_tags(name))
+        error = clipped(f"exited with code {code}{tail}")
+        return Failed(Reason.EXIT_CODE, error, result={"exit_code": code}, tags=exit_tags(code))
 
 
 def _standard_input(text: str | None) -> BinaryIO:

@@ -19,13 +19,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from uuid import UUID
 
 from hourhand.model.errors import BadConfiguration
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from asyncpg import Connection as DatabaseConnection
+    from asyncpg import Record
+
     from hourhand.ports.job_kind import Task
+
+    Connection = DatabaseConnection[Record]
 
 HANDLER_FIELD: Final = "handler"
 """The payload field that names the handler; it is never passed as an argument."""
@@ -46,6 +54,15 @@ class RetryAfter(Exception):
 
     def __init__(self, seconds: float, message: str = "") -> None:
         super().__init__(message or f"the handler asked to be tried again in {seconds:g} seconds")
+        self.seconds = max(0.0, float(seconds))
+
+
+class Snooze(Exception):
+    """Raised by a handler: not now. The run goes back to the queue for this long, at most 7 days; that is no failure
+    and uses up no retry."""
+
+    def __init__(self, seconds: float, message: str = "") -> None:
+        super().__init__(message or f"the handler asked to be run again in {seconds:g} seconds")
         self.seconds = max(0.0, float(seconds))
 
 
@@ -116,6 +133,24 @@ class Context:
 
         for line in lines_of(str(text)):
             self._task.log("log", line)
+
+    def transaction(self, result: Any = None) -> "AbstractAsyncContextManager[Connection]":
+        """`async with ctx.transaction() as db`: a transaction on Hourhand's database that completes this run when the
+        block ends, with `result` as it is then. Both are committed, or neither. Raises RunTaken at the end of the block
+        when the run is no longer this attempt's."""
+        if self._task.transaction is None:
+            raise NoRetry("ctx.transaction() needs an asynchronous handler: write `async def` instead of `def`")
+        return self._task.transaction(partial(_storable, result))
+
+
+def _storable(result: Any) -> Any:
+    from hourhand.job_kinds.answers import outcome_of  # late: it is needed in executors only
+    from hourhand.model.outcome import Failed
+
+    outcome = outcome_of(result)
+    if isinstance(outcome, Failed):
+        raise NoRetry(outcome.error)
+    return outcome.result
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from hourhand.job_kinds.addresses import TargetBlocked, blocked_because, host_bl
 from hourhand.job_kinds.http import HttpSettings
 from hourhand.job_kinds.http_payload import EXPECT_DEFAULT, expects
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
+from hourhand.model.retry import http_tags
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
@@ -118,6 +119,7 @@ class HttpCaller:
             retryable=not 400 <= response.status < 500 or response.status in _WORTH_RETRYING,
             retry_after_seconds=_retry_after(response.headers.get("Retry-After"), datetime.now(UTC)),
             result=result,
+            tags=http_tags(response.status),
         )
 
     async def _body(self, response: aiohttp.ClientResponse) -> tuple[str, bool]:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from hourhand.job_kinds.answers import failure_of, outcome_of
+from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name
 from hourhand.job_kinds.payload_checks import wrong_type
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
@@ -75,7 +75,7 @@ class PythonKind:
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor
             if _is_being_cancelled():
                 raise asyncio.CancelledError from error
-            return failure_of(error)
+            return outcome_raised(error)
         if _is_being_cancelled():  # the handler kept the cancellation to itself
             raise asyncio.CancelledError
         return NOTHING_SAID if value is None else outcome_of(value)

@@ -17,6 +17,7 @@ from hourhand.job_kinds.child import signal_name, to_the_end
 from hourhand.job_kinds.worker import PendingCall, Worker, WorkerNotStarted
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed, Outcome, clipped
+from hourhand.model.retry import exit_tags, signal_tags
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
@@ -217,5 +218,7 @@ def _call_frame(task: Task, handler: str) -> bytes:
 
 def _death(code: int) -> Failed:
     if code < 0:
-        return Failed(Reason.SIGNAL, f"the handler's process was killed by {signal_name(-code)}")
-    return Failed(Reason.EXIT_CODE, f"the handler's process ended with code {code} in the middle of the run")
+        name = signal_name(-code)
+        return Failed(Reason.SIGNAL, f"the handler's process was killed by {name}", tags=signal_tags(name))
+    error = f"the handler's process ended with code {code} in the middle of the run"
+    return Failed(Reason.EXIT_CODE, error, tags=exit_tags(code))

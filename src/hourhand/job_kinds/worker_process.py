@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
 
 from hourhand.job_kinds import worker_protocol as protocol
-from hourhand.job_kinds.answers import encoded_result, failure_of
+from hourhand.job_kinds.answers import encoded_result, outcome_raised
 from hourhand.job_kinds.handlers import Context, HandlerRegistry, RunCancelled, load_handlers
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed
@@ -98,7 +98,7 @@ class Worker:
             self._leave()
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they are the handler's, not ours
             self._in_handler = False
-            return protocol.answer_frame(failure_of(error))
+            return protocol.answer_frame(outcome_raised(error))
         if value is None:
             return protocol.NOTHING_FRAME
         return protocol.answer_frame(encoded_result(value))

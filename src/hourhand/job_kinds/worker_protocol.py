@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.job_kinds.answers import succeeded_with
-from hourhand.model.outcome import NOTHING_SAID, Failed, Succeeded
+from hourhand.model.outcome import NOTHING_SAID, Failed, Snoozed, Succeeded
 from hourhand.model.states import Reason
 
 READY: Final = ord("R")
@@ -51,7 +51,9 @@ class Answer(msgspec.Struct, array_like=True):
     error: str = ""
     retryable: bool = True
     retry_after_seconds: float | None = None
+    """Of a failure, or of a snooze."""
     result: msgspec.Raw = msgspec.Raw(b"null")
+    tags: tuple[str, ...] = ()
 
 
 encode = msgspec.json.Encoder().encode
@@ -64,23 +66,32 @@ def frame(tag: int, body: bytes) -> bytes:
     return HEAD.pack(len(body), tag) + body
 
 
-def answer_frame(outcome: bytes | Failed) -> bytes:
+def answer_frame(outcome: bytes | Failed | Snoozed) -> bytes:
     """The outcome as the worker sends it; a success is its encoded result."""
-    if isinstance(outcome, Failed):
-        error = outcome.error.encode("utf-8", "replace").decode()  # a lone surrogate would not survive the way
-        answer = Answer(outcome.reason, error, outcome.retryable, outcome.retry_after_seconds)
-    else:
-        answer = Answer(None, result=msgspec.Raw(outcome))
+    match outcome:
+        case Failed():
+            answer = Answer(outcome.reason, _sendable(outcome.error), outcome.retryable, outcome.retry_after_seconds)
+            answer.tags = outcome.tags
+        case Snoozed():
+            answer = Answer(Reason.SNOOZED, _sendable(outcome.message), retry_after_seconds=outcome.seconds)
+        case _:
+            answer = Answer(None, result=msgspec.Raw(outcome))
     return frame(ANSWER, encode(answer))
 
 
-def outcome_in(body: bytes) -> Succeeded | Failed:
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # a lone surrogate would not survive the way
+
+
+def outcome_in(body: bytes) -> Succeeded | Failed | Snoozed:
     if not body:
         return NOTHING_SAID
     answer = _decode_answer(body)
     if answer.reason is None:
         return succeeded_with(bytes(answer.result))
-    return Failed(answer.reason, answer.error, answer.retryable, answer.retry_after_seconds)
+    if answer.reason is Reason.SNOOZED:
+        return Snoozed(answer.retry_after_seconds or 0.0, answer.error)
+    return Failed(answer.reason, answer.error, answer.retryable, answer.retry_after_seconds, tags=answer.tags)
 
 
 class FrameBuffer:

@@ -5,7 +5,7 @@ Three branches, told apart because different people act on them: `RequestError` 
 HTTP status and exit code are not decided here; the edges map classes to them in one table each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -100,6 +100,27 @@ class Conflict(RequestError):
         self.details = details
 
 
+class DuplicateJob(Conflict):
+    """A job with the same unique key is there already."""
+
+    def __init__(self, holders: Mapping[str, UUID]) -> None:
+        """`holders`: for the pointer to each key that is taken, the job that has it."""
+        self.job_id = next(iter(holders.values()))
+        faults = [
+            Fault(pointer, "duplicate-job", f"job {job_id} has this unique key") for pointer, job_id in holders.items()
+        ]
+        super().__init__("duplicate-job", "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults))
+        self.faults = faults
+
+
+class IdempotencyKeyReused(RequestError):
+    code = "idempotency-key-reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the Idempotency-Key {key!r} came with another request before: each request needs its own")
+        self.key = key
+
+
 class Unauthenticated(RequestError):
     code = "unauthenticated"
 
@@ -170,9 +191,7 @@ class RunTaken(WorldError):
     code = "run-taken"
 
     def __init__(self, run_id: UUID) -> None:
-        super().__init__(
-            f"run {run_id} was given to another attempt or is being cancelled; nothing of this transaction was committed"
-        )
+        super().__init__(f"run {run_id} was given to another attempt or is being cancelled; nothing was committed")
         self.run_id = run_id
 
 

@@ -94,11 +94,9 @@ def explain(s: Snapshot) -> Explanation:
 
 def _holding(s: Snapshot, findings: Sequence[_Finding]) -> _Finding | None:
     """What the run waits on, if it was told to wait; else the first gate it cannot pass."""
-    if s.waits_on is not None and s.state is RunState.WAITING:
-        named = next((finding for finding in findings if finding.gate_id == s.waits_on), None)
-        if named is not None:
-            return named
-    return next((finding for finding in findings if not finding.passage.passed), None)
+    closed = [finding for finding in findings if not finding.passage.passed]
+    named = (finding for finding in closed if finding.gate_id is not None and finding.gate_id == s.waits_on)
+    return next(named, closed[0] if closed else None)
 
 
 # --- runs that wait ---------------------------------------------------------------------------------------
@@ -237,7 +235,7 @@ def _look_at_limits(s: Snapshot) -> list[_Finding]:
 
 
 def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> _Finding:
-    name = f"limit of {_label(s, gate)}" if gate.kind != "key" else f"limit {gate.name}"
+    name = _limit_name(s, gate)
     told = f"{name}: {gate.taken} of {capacity} held"
     waits_here = s.state is RunState.WAITING and s.waits_on == gate.gate_id
     if gate.taken < capacity and not waits_here:
@@ -246,7 +244,8 @@ def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> _Finding:
         detail = f"{told}: one has just become free, and it is let go within a second"
     else:
         detail = told + _held_by(gate)
-    return _held(GateName.LIMIT, detail, f"waits for a slot of {name}", gate_id=gate.gate_id)
+    article = "" if gate.kind == "key" else "the "
+    return _held(GateName.LIMIT, detail, f"waits for a slot of {article}{name}", gate_id=gate.gate_id)
 
 
 def _held_by(gate: GateFacts) -> str:
@@ -311,7 +310,7 @@ def _executing(s: Snapshot) -> Explanation:
 
 
 def _limit_held(s: Snapshot, gate: GateFacts, capacity: int) -> Passage:
-    name = f"limit of {_label(s, gate)}" if gate.kind != "key" else f"limit {gate.name}"
+    name = _limit_name(s, gate)
     return Passage(GateName.LIMIT, True, f"{name}: {gate.taken} of {capacity} held, one of them by this run")
 
 
@@ -360,6 +359,10 @@ def _held(
     gate_id: int | None = None,
 ) -> _Finding:
     return _Finding(Passage(gate, False, detail, until), summary, advice, gate_id)
+
+
+def _limit_name(s: Snapshot, gate: GateFacts) -> str:
+    return f"limit {gate.name}" if gate.kind == "key" else f"limit of {_label(s, gate)}"
 
 
 def _label(s: Snapshot, gate: GateFacts) -> str:

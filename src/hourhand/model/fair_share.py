@@ -1,6 +1,7 @@
 """How free places are shared out between namespaces that all have work: by weight, over time exactly."""
 
 from collections.abc import Mapping
+from heapq import heapify, heapreplace
 
 
 def allot(weights: Mapping[int, int], places: int, credit: Mapping[int, float]) -> dict[int, float]:
@@ -11,19 +12,12 @@ def allot(weights: Mapping[int, int], places: int, credit: Mapping[int, float]) 
 
 
 def whole_places(credit: Mapping[int, float], places: int) -> dict[int, int]:
-    """Credit as whole places, together `places`: who has most gets one first."""
+    """Credit as whole places, together `places`: one after the other to whoever has most credit left."""
     given = dict.fromkeys(credit, 0)
-    left = dict(credit)
-    for name, amount in credit.items():
-        given[name] = max(int(amount), 0)
-        left[name] = amount - given[name]
-    rest = places - sum(given.values())
-    for name in sorted(left, key=lambda name: -left[name]):
-        if rest <= 0:
-            break
+    owed = [(-amount, name) for name, amount in credit.items()]
+    heapify(owed)
+    for _ in range(places):
+        amount, name = owed[0]
         given[name] += 1
-        rest -= 1
-    for name in sorted(given, key=lambda name: given[name], reverse=True):
-        while sum(given.values()) > places and given[name] > 0:
-            given[name] -= min(given[name], sum(given.values()) - places)
+        heapreplace(owed, (amount + 1, name))
     return given

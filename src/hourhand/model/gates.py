@@ -5,13 +5,13 @@ starts only when every gate of it has room; then it takes a place in each. What 
 that has no room. Order is the caller's: priority first, then who waits longest.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from hourhand.model.ids import microseconds_since_epoch
 from hourhand.model.policy import Rate
 
 SLICES: Final = 60
@@ -101,25 +101,28 @@ def admit(candidates: Sequence[Candidate], gates: Mapping[int, Gate], places: in
 def next_start(rate: Rate, starts: Starts, now: datetime, ahead: int = 0) -> datetime:
     """When a rate lets the next one start, if `ahead` others go first."""
     seen = starts.at(slice_of(rate, now))
-    free = _left(rate, seen)
-    if ahead < free:
-        return now
-    # Each slice gives its starts back when all of it is older than the stretch; later ones follow a stretch behind.
-    rounds, missing = divmod(ahead - free, rate.count)
-    for age in range(len(seen.counts) - 1, -1, -1):
+    # A start gives its place to the one that is `count` starts later, when all of its slice is too old.
+    rounds, place = divmod(ahead, rate.count)
+    missing = place - _left(rate, seen)
+    if missing < 0:
+        return _begin_of(rate, seen.newest + rounds * (SLICES + 1)) if rounds else now
+    age = len(seen.counts)
+    while missing >= 0:
+        age -= 1
         missing -= seen.counts[age]
-        if missing < 0:
-            return _begin_of(rate, seen.newest - age + SLICES + 1) + rounds * timedelta(seconds=rate.seconds)
-    return _begin_of(rate, seen.newest + SLICES + 1) + rounds * timedelta(seconds=rate.seconds)
+    return _begin_of(rate, seen.newest - age + (rounds + 1) * (SLICES + 1))
 
 
 def slice_of(rate: Rate, at: datetime) -> int:
-    return math.floor((at - _EPOCH).total_seconds() * SLICES / rate.seconds)
+    return microseconds_since_epoch(at) * SLICES // _microseconds(rate)
 
 
 def _begin_of(rate: Rate, number: int) -> datetime:
-    # A microsecond more than the quotient: rounding must not put it into the slice before.
-    return _EPOCH + timedelta(seconds=number * rate.seconds / SLICES, microseconds=1)
+    return _EPOCH + timedelta(microseconds=-(-number * _microseconds(rate) // SLICES))
+
+
+def _microseconds(rate: Rate) -> int:
+    return max(round(rate.seconds * 1_000_000), 1)
 
 
 def _left(rate: Rate, starts: Starts) -> int:

@@ -60,6 +60,8 @@ class Job:
     created_by: str
     updated_at: datetime
     pause_reason: str | None = None
+    unique_key: str | None = None
+    """What it was submitted with."""
 
 
 _SLUG_BREAK = re.compile(r"[^a-z0-9.]+")

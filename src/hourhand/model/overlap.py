@@ -50,11 +50,13 @@ def judge(policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Se
     before_it = sum(sibling.held_back for sibling in earlier)
     match policy:
         case Overlap.SKIP:
-            return Judgement(Fate.SKIP, supersede=superseded)
+            return Judgement(Fate.SKIP)
         case Overlap.CANCEL_RUNNING:
             asked = [sibling.run_id for sibling in earlier if sibling.state is not RunState.CANCELLING]
             return Judgement(Fate.WAIT, asked, superseded)
         case Overlap.QUEUE_ONE:
-            return Judgement(Fate.SKIP if before_it >= 1 else Fate.WAIT, supersede=superseded)
+            waiting_max = 1
         case Overlap.QUEUE_ALL:
-            return Judgement(Fate.SKIP if before_it >= waiting_max else Fate.WAIT, supersede=superseded)
+            pass
+    # One that is not run itself takes nobody's place.
+    return Judgement(Fate.SKIP) if before_it >= waiting_max else Judgement(Fate.WAIT, supersede=superseded)

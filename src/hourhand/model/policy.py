@@ -154,6 +154,6 @@ def concurrency_key(template: str, payload: Mapping[str, Any]) -> str:
         return str(value)
 
     key = _FIELD.sub(value_of, template)
-    if not 1 <= len(key) <= KEY_CHARS_MAX:
-        raise KeyFault(f"a key has 1 to {KEY_CHARS_MAX} characters")
+    if not 1 <= len(key) <= KEY_CHARS_MAX or "\x00" in key:  # which PostgreSQL cannot store
+        raise KeyFault(f"a key has 1 to {KEY_CHARS_MAX} characters, and not the character NUL")
     return key

@@ -35,6 +35,7 @@ from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing
 from hourhand.operations.policy import define_policy, policy_fields
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
+from hourhand.operations.unique_keys import check_unique_key
 from hourhand.ports.job_kind import JobKind
 
 Refuse = Callable[[Fault], None]
@@ -78,6 +79,7 @@ def define_job(
         description=_text(request.description, "/description", refuse),
         owner=_text(request.owner, "/owner", refuse) or caller,
     )
+    check_unique_key(request, refuse)
     if faults:
         raise InvalidFields(faults)
     return definition
@@ -124,6 +126,8 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         current |= dict.fromkeys(("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"))
     if patch.at_most_once is True:
         current["max_retries"] = None  # whatever it was before: only what the patch itself says can contradict
+    if patch.concurrency_key is None:
+        current["concurrency_limit"] = None  # it goes with its key
     changes = {field: getattr(patch, field) for field in patch.__struct_fields__}
     return JobRequest(**current | {field: value for field, value in changes.items() if value is not UNSET})
 

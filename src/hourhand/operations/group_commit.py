@@ -6,22 +6,24 @@ does not fail its neighbours: the batch is then stored one by one.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 from hourhand.model.errors import DatabaseUnavailable, Overloaded
-from hourhand.ports.stores import NewJob
+
+T = TypeVar("T")
 
 BATCH_MAX = 1000
 WAITING_MAX = 20_000
 """Submissions that may wait for a commit; more are refused at the door."""
 
 
-class GroupCommit:
-    def __init__(self, insert: Callable[[Sequence[NewJob]], Awaitable[None]]) -> None:
+class GroupCommit(Generic[T]):
+    def __init__(self, insert: Callable[[Sequence[T]], Awaitable[None]]) -> None:
         self._insert = insert
-        self._waiting: list[tuple[NewJob, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[T, asyncio.Future[None]]] = []
         self._writing = False
 
-    async def store(self, job: NewJob) -> None:
+    async def store(self, job: T) -> None:
         """Returns once the job is durable."""
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} submissions are waiting to be stored")
@@ -46,7 +48,7 @@ class GroupCommit:
         finally:
             self._writing = False
 
-    async def _store(self, batch: Sequence[tuple[NewJob, asyncio.Future[None]]]) -> None:
+    async def _store(self, batch: Sequence[tuple[T, asyncio.Future[None]]]) -> None:
         try:
             await self._insert([job for job, _ in batch])
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
 """What a caller may ask of jobs: submit, read, change, pause, resume, cancel, run now."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -10,20 +10,36 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.catchup import plan
-from hourhand.model.errors import Conflict, Fault, InvalidFields, NotFound
+from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
 from hourhand.model.job import Job, JobDefinition
+from hourhand.model.keys import IdempotencyKey
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
-from hourhand.operations.requests import Caller, Changed, JobFilter, JobPage, JobPatch, JobRequest, RunNowRequest
+from hourhand.operations.requests import (
+    Caller,
+    Changed,
+    JobFilter,
+    JobPage,
+    JobPatch,
+    JobRequest,
+    RunNowRequest,
+    Submitted,
+    SubmittedMany,
+)
+from hourhand.operations.submissions import KeyedSubmissions
+from hourhand.operations.unique_keys import repeated_unique_keys, unique_key_of
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import JobStore, NewJob, RunStore
+from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionStore
 
 SLICE = 500
 """Jobs of a batch that are checked in one go."""
+DUPLICATES_MAX = 100
+"""Jobs of a batch that are told to be there already; more help nobody."""
 
 # The class below has a method `list`, which inside it hides the type of that name.
 Uuids = list[UUID]
@@ -48,6 +64,7 @@ class JobOperations:
     def __init__(
         self,
         jobs: JobStore,
+        submissions: SubmissionStore,
         runs: RunStore,
         kinds: Mapping[str, JobKind],
         clock: Clock,
@@ -63,21 +80,37 @@ class JobOperations:
         self._bus = bus
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._group = GroupCommit(jobs.insert_jobs)
+        self._keyed = KeyedSubmissions(submissions)
 
-    async def create(self, caller: Caller, request: JobRequest) -> Job:
-        """Stores one job together with whatever else arrives at the moment; returns after the commit."""
-        new = self._new_job(caller, request, self._clock.now())
-        await self._group.store(new)
+    async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
+        """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
+        the same request came with before, nothing is stored and its job is the answer."""
+        now = self._clock.now()
+        try:
+            new = self._new_job(caller, request, now)
+        except InvalidFields:
+            earlier = await self._earlier(caller, key, now)
+            if not earlier:
+                raise
+            return Submitted(await self.get(caller, earlier[0]), replayed=True)
+        if key is None and new.unique is None:
+            await self._group.store(new)
+        elif earlier := await self._submit([new], key, lambda _: "/unique_key"):
+            return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if new.fires:
             self._bus.publish(Topic.READY)
         upcoming = new.fires[0] if new.fires else new.next_due
-        return Job(
+        job = Job(
             new.job_id, caller.namespace, new.definition, 1, JobState.SCHEDULED, upcoming, new.created_at, caller.name,
-            new.created_at,
+            new.created_at, unique_key=request.unique_key,
         )  # fmt: skip
+        return Submitted(job)
 
-    async def create_many(self, caller: Caller, requests: Sequence[JobRequest]) -> Uuids:
-        """Stores all or none, in a transaction of their own. Faults are named with the place in the list."""
+    async def create_many(
+        self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
+    ) -> SubmittedMany:
+        """Stores all or none, in a transaction of their own. Faults are named with the place in the list. A key stands
+        for all of them."""
         now = self._clock.now()
         faults: Faults = []
         news = []
@@ -90,13 +123,20 @@ class JobOperations:
                 faults += [fault.under(f"/{place}") for fault in wrong.faults]
                 if len(faults) >= 1000:
                     break
+        faults += repeated_unique_keys(requests)
         if faults:
-            raise InvalidFields(faults)
+            earlier = await self._earlier(caller, key, now)
+            if not earlier:
+                raise InvalidFields(faults)
+            return SubmittedMany(earlier, replayed=True)
         if news:
-            await self._jobs.insert_jobs(news)
+            if key is None and all(new.unique is None for new in news):
+                await self._jobs.insert_jobs(news)
+            elif earlier := await self._submit(news, key, "/{}/unique_key".format):
+                return SubmittedMany(earlier, replayed=True)
             if any(new.fires for new in news):
                 self._bus.publish(Topic.READY)
-        return [new.job_id for new in news]
+        return SubmittedMany([new.job_id for new in news])
 
     def faults_of(self, caller: Caller, request: JobRequest) -> Faults:
         """What `create` would refuse; nothing is stored. For requests with faults elsewhere, to tell all at once."""
@@ -238,6 +278,21 @@ class JobOperations:
 
     # --- steps -------------------------------------------------------------------------------------------
 
+    async def _submit(
+        self, news: Sequence[NewJob], key: IdempotencyKey | None, pointer_of: Callable[[int], str]
+    ) -> Sequence[UUID]:
+        """Stores jobs with keys. If the same request did so before, the ids of then; else none."""
+        verdict = await self._keyed.submit(Submission(news, key))
+        if isinstance(verdict, Duplicates):
+            told = list(verdict.holders.items())[:DUPLICATES_MAX]
+            raise DuplicateJob({pointer_of(place): holder for place, holder in told})
+        return () if verdict is None else verdict.job_ids
+
+    async def _earlier(self, caller: Caller, key: IdempotencyKey | None, now: datetime) -> Sequence[UUID]:
+        """What the same request made when it came first. Asked when it is wrong: it may have been right then, if a time
+        that it names has passed by now."""
+        return () if key is None else await self._keyed.find(caller.namespace_id, key, now)
+
     def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:
         if request.namespace is not None and request.namespace != caller.namespace:
             message = f"this request is in namespace {caller.namespace!r}; choose another by ?namespace="
@@ -245,7 +300,8 @@ class JobOperations:
         job_id = self._ids.new_id(now)
         definition = define_job(request, job_id, now, caller.name, self._kinds)
         fires, cursor = self._first_moments(definition, now)
-        return NewJob(job_id, caller.namespace_id, definition, now, caller.name, fires, cursor)
+        unique = unique_key_of(request, now)
+        return NewJob(job_id, caller.namespace_id, definition, now, caller.name, fires, cursor, unique)
 
     def _first_moments(self, definition: JobDefinition, now: datetime) -> tuple[Sequence[datetime], datetime | None]:
         once = definition.timing.only_instant

@@ -44,7 +44,7 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
     return Policy(
         overlap=None if request.overlap is None else _word(Overlap, request.overlap, "/overlap", refuse),
         overlap_max=_number(request.overlap_max, "/overlap_max", 1000, OVERLAP_MAX_DEFAULT, refuse),
-        on_next_due=_word(OnNextDue, request.on_next_due or "wait", "/on_next_due", refuse) or OnNextDue.WAIT,
+        on_next_due=_on_next_due(request.on_next_due, refuse),
         max_concurrency=_limit(request.max_concurrency, "/max_concurrency", refuse),
         concurrency_key=_key(request, payload, refuse),
         concurrency_limit=_number(request.concurrency_limit, "/concurrency_limit", LIMIT_MAX, 1, refuse),
@@ -93,6 +93,11 @@ def _word(kind: type[_Word], given: str, pointer: str, refuse: Refuse) -> _Word 
         allowed = [word.value for word in kind]
         refuse(Fault(pointer, "unknown-value", f"there is no {pointer[1:]} {given[:40]!r}", None, allowed))
         return None
+
+
+def _on_next_due(given: str | None, refuse: Refuse) -> OnNextDue:
+    said = None if given is None else _word(OnNextDue, given, "/on_next_due", refuse)
+    return OnNextDue.WAIT if said is None else said
 
 
 def _number(given: int | None, pointer: str, most: int, default: int, refuse: Refuse) -> int:

@@ -4,6 +4,7 @@ Types only say what a value is made of. Whether a cron expression exists or a zo
 `definition.py`, which collects every fault.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -66,6 +67,8 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     labels: dict[str, str] | None = None
     description: str | None = None
     owner: str | None = None
+    unique_key: str | None = None
+    unique_period: str | None = None
     namespace: str | None = None
 
 
@@ -173,6 +176,17 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     """By the time a run stands for, or was asked for."""
     until: datetime | None = None
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    job: Job
+    replayed: bool = False
+    """True when the same request had made it before."""
+
+
+class SubmittedMany(msgspec.Struct, frozen=True):
+    job_ids: Sequence[UUID]
+    replayed: bool = False
 
 
 class Changed(msgspec.Struct, frozen=True):

@@ -46,8 +46,8 @@ class Task(msgspec.Struct):
     stopping: Callable[[], bool] = lambda: False
     """Says True once the run was cancelled or its executor is leaving."""
     transaction: Callable[[Callable[[], Any]], AbstractAsyncContextManager[Any]] | None = None
-    """Opens a transaction that completes the run at its end, with what the callable says as the result. None where there
-    is no way to the database."""
+    """Opens a transaction that completes the run at its end, with what the callable says as the result. None where
+    there is no way to the database."""
 
 
 class JobKind(Protocol):

@@ -14,9 +14,10 @@ import msgspec
 
 from hourhand.model.catchup import CatchUpPolicy, MissedRange
 from hourhand.model.job import Job, JobDefinition
+from hourhand.model.keys import UniqueKey
+from hourhand.model.node import Orders, Renewal
 from hourhand.model.overlap import Sibling
 from hourhand.model.policy import Overlap, Policy
-from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, Reason, RunState
@@ -34,6 +35,8 @@ class NewJob(msgspec.Struct, frozen=True):
     """Due times inside the horizon: their runs are inserted in the same transaction."""
     next_due: datetime | None
     """Where the cursor stands afterwards; None when nothing further falls due."""
+    unique: UniqueKey | None = None
+    """Stored through a `SubmissionStore`, which looks after it."""
 
 
 class JobStore(Protocol):
@@ -244,8 +247,8 @@ class LiveRunStore(Protocol):
     async def held_by(self, executor_ids: Sequence[int], limit: int) -> list[Held]: ...
 
     async def note_late(self, said: Sequence[tuple[UUID, int, RunState, datetime]]) -> set[UUID]:
-        """Keeps what attempts (run, fence) came to, and when, although their fence had passed. Answers which of them are
-        really late: the others were recorded before, and only the answer was lost."""
+        """Keeps what attempts (run, fence) came to, and when, although their fence had passed. Answers which of them
+        are really late: the others were recorded before, and only the answer was lost."""
 
     async def count_losses(self, run_ids: Sequence[UUID], since: datetime) -> dict[UUID, int]:
         """How often runs were lost with their executor since then; those that never were are left out."""
@@ -289,7 +292,7 @@ class OpenCompletion(Protocol):
         cancelled; nothing is committed. Raises CommitUnknown when the connection breaks in between."""
 
     async def close(self) -> None:
-        """Takes back what was not committed. Never raises."""
+        """Takes back what was not committed. Harmless when it was closed before."""
 
 
 class CompletionStore(Protocol):

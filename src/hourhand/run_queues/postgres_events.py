@@ -7,12 +7,20 @@ is sent from a statement of its own, at once on the leading edge, then at most o
 import asyncio
 from collections.abc import Callable
 
-from hourhand.database.connections import CONNECTION_FAULTS, Database, DatabaseSettings, Listener
+from hourhand.database.connections import CONNECTION_FAULTS, PING_SECONDS, Database, DatabaseSettings, Listener
+from hourhand.database.queries import Query
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.ports.event_bus import Topic
 from hourhand.runtime.loops import Loop
 
 COALESCE_SECONDS = 0.005
+
+_NOTIFY = Query(
+    "notify",
+    # A wake-up need not survive a crash, so its commit does not wait for the disk.
+    "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, '') FROM unnest($1::text[]) AS c",
+    ("channels",),
+)
 
 
 class PostgresEventBus:
@@ -24,7 +32,9 @@ class PostgresEventBus:
         self._application = application
         self._pending: set[Topic] = set()
         self._sender = Loop("event sender", self._send, 3600.0, (DatabaseUnavailable,))
-        self._listener = Loop("event listener", self._listen, 0.0, CONNECTION_FAULTS)
+        self._listener = Loop("event listener", self._listen, 0.0, CONNECTION_FAULTS, late_seconds=3 * PING_SECONDS)
+        self._ear: Listener | None = None
+        self.loops = [self._sender, self._listener]
 
     def publish(self, topic: Topic) -> None:
         self._pending.add(topic)
@@ -47,18 +57,18 @@ class PostgresEventBus:
         if not pending:
             return None
         channels = [self._prefix + topic.value for topic in pending]
-        async with self._database.connection() as db:
-            # A wake-up need not survive a crash, so its commit does not wait for the disk.
-            await db.execute(
-                "SELECT set_config('synchronous_commit', 'off', true), pg_notify(c, '') FROM unnest($1::text[]) AS c",
-                channels,
-            )
+        try:
+            await self._database.fetch(_NOTIFY, channels=channels)
+        except BaseException:
+            self._pending |= pending  # said when the database is back
+            raise
         await asyncio.sleep(COALESCE_SECONDS)
         return 0 if self._pending else None
 
     async def _listen(self) -> float | None:
-        listener = Listener(self._settings, self._application, list(self._hearers))
-        await listener.listen(self._hear)
+        # Kept from one session to the next: it knows which server did not answer.
+        self._ear = self._ear or Listener(self._settings, self._application, list(self._hearers))
+        await self._ear.listen(self._hear, self._listener.came_through)
         return 0.1
 
     def _hear(self, channel: str, _payload: str) -> None:

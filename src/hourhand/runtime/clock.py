@@ -2,9 +2,12 @@
 
 Every answer that carries the database's time is a sample: the time lay somewhere between sending and receiving, so the
 middle is off by at most half the round trip. The best sample of the recent past counts, on a monotonic base: a
-step of the node's own clock changes nothing.
+step of the node's own clock changes nothing. A step of the database's clock is followed at once, and remembered: for
+a while leases that were written before it mean nothing.
 """
 
+import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +17,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLES_MAX = 16
 DRIFT_PER_SECOND = 50e-6
 """How fast two healthy clocks may part; what an old sample is worth sinks by it."""
+JUMP_SECONDS = 1.0
+"""A sample that is off by more than this, and by more than both can err, says that the database's clock was set."""
 
 
 class DatabaseClock:
@@ -23,12 +28,22 @@ class DatabaseClock:
         # Until the first sample the node's own clock has to do; nothing is decided before that.
         self._offset = time.time() - monotonic()
         self._error = 1.0
+        self._jumped = -math.inf
+        self._lock = threading.Lock()  # samples come from the heartbeat's thread and from the leader
 
     def observe(self, database_now: datetime, sent: float, received: float) -> None:
         """Takes a sample: the database's time in an answer, and the monotonic times round it."""
-        middle = (sent + received) / 2
-        self._samples.append((received, (database_now - _EPOCH).total_seconds() - middle, (received - sent) / 2))
-        self._choose(received)
+        middle, error = (sent + received) / 2, (received - sent) / 2
+        offset = (database_now - _EPOCH).total_seconds() - middle
+        with self._lock:
+            if self._samples and abs(offset - self._offset) > JUMP_SECONDS + error + self._error:
+                self._jumped = received
+            self._samples.append((received, offset, error))
+            self._choose(received)
+
+    def seconds_since_jump(self) -> float:
+        """How long ago the database's clock was seen to have been set; infinite if never."""
+        return self._monotonic() - self._jumped
 
     def now(self) -> datetime:
         return _EPOCH + timedelta(seconds=self._monotonic() + self._offset)

@@ -3,10 +3,14 @@
 A service is an object with `run_once()`: it does what there is to do and says after how many seconds it wants to be
 called again (None: after its usual interval). The loop survives every error, backs off while they last, and can be
 woken early. Stopping waits for the call in progress.
+
+A loop that has not come through for too long is late, and whoever asks can see it. One that ends although nobody asked
+it to tells its owner: a part that is missing without a word is worse than a process that is started again.
 """
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -15,11 +19,13 @@ from hourhand.telemetry.events import Event
 
 BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 5.0
+LATE_SECONDS_MIN = 5.0
+LATE_INTERVALS = 3
 
 
 @dataclass(slots=True)
 class LoopHealth:
-    """When a loop last came through. Readiness looks at it."""
+    """When a loop last came through, by `time.monotonic`, so that any thread may ask. Readiness looks at it."""
 
     last_success: float | None = None
     failures: int = 0
@@ -32,27 +38,61 @@ class Loop:
         run_once: Callable[[], Awaitable[float | None]],
         interval_seconds: float,
         passing_faults: tuple[type[BaseException], ...] = (),
+        backoff_seconds_max: float = BACKOFF_SECONDS_MAX,
+        late_seconds: float | None = None,
     ) -> None:
-        """`passing_faults` are those that mean "the database is away": told once, not each time."""
+        """`passing_faults` are those that mean "the database is away": told once, not each time. `late_seconds`: how
+        old the last success may become; three intervals, and at least 5 s, if nothing else is said."""
         self.name = name
         self.health = LoopHealth()
+        self.on_back: Callable[[], None] = _do_nothing
+        """Called when it comes through again after failures: what others waited for may be there again."""
+        self.on_death: Callable[[str, BaseException | None], None] = _tell_death
+        """Called with name and cause when it ends although nobody stopped it."""
         self._run_once = run_once
         self._interval = interval_seconds
         self._passing_faults = passing_faults
+        self._backoff_max = backoff_seconds_max
+        self._late_after = late_seconds or max(LATE_INTERVALS * interval_seconds, LATE_SECONDS_MIN)
+        self._resting = 0.0
+        self._started = 0.0
         self._wake = asyncio.Event()
+        self._urge = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self._started = time.monotonic()
         self._task = asyncio.create_task(self._run(), name=self.name)
+        self._task.add_done_callback(self._ended)
 
     def wake(self) -> None:
-        """Asks for a call now, or right after the one in progress."""
+        """Asks for a call now, or right after the one in progress. A loop that is backing off lets it wait."""
         self._wake.set()
+
+    def urge(self) -> None:
+        """Asks for a call now, also while it is backing off: what it failed for is said to have passed."""
+        self._wake.set()
+        self._urge.set()
+
+    def is_late(self) -> bool:
+        """Whether it should have come through again by now. From any thread."""
+        if self._task is None or self._stopping:
+            return False
+        since = self.health.last_success or self._started
+        return time.monotonic() - since > max(self._late_after, LATE_INTERVALS * self._resting)
+
+    def came_through(self) -> None:
+        """All is well. Told by the loop itself after each call, and by calls that last from within."""
+        failures, self.health.failures = self.health.failures, 0
+        self.health.last_success = time.monotonic()
+        if failures:
+            emit(Event.DATABASE_BACK, loop=self.name, after_failures=failures)
+            self.on_back()
 
     async def stop(self) -> None:
         self._stopping = True
-        self._wake.set()
+        self.urge()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -66,35 +106,34 @@ class Loop:
     async def _run(self) -> None:
         while not self._stopping:
             self._wake.clear()
+            self._urge.clear()
             try:
                 wanted = await self._run_once()
-            except asyncio.CancelledError:
-                raise
+            except asyncio.CancelledError as fault:
+                task = asyncio.current_task()
+                if self._stopping or (task is not None and task.cancelling()):
+                    raise
+                # Something that was waited for was cancelled, not this loop: a failure like any other.
+                await self._rest(self._failed(fault), self._urge)
             except Exception as fault:  # the shared loop is the place where errors are survived
-                delay = self._failed(fault)
+                await self._rest(self._failed(fault), self._urge)
             else:
-                self._succeeded()
-                delay = self._interval if wanted is None else wanted
-            await self._rest(delay)
+                self.came_through()
+                await self._rest(self._interval if wanted is None else wanted, self._wake)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _rest(self, seconds: float, until: asyncio.Event) -> None:
+        self._resting = seconds
         if self._stopping:
             return
         if seconds <= 0:
             await asyncio.sleep(0)
             return
         try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            await asyncio.wait_for(until.wait(), seconds)
         except TimeoutError:
             return
 
-    def _succeeded(self) -> None:
-        if self.health.failures:
-            emit(Event.DATABASE_BACK, loop=self.name, after_failures=self.health.failures)
-        self.health.failures = 0
-        self.health.last_success = asyncio.get_running_loop().time()
-
-    def _failed(self, fault: Exception) -> float:
+    def _failed(self, fault: BaseException) -> float:
         self.health.failures += 1
         if isinstance(fault, self._passing_faults):
             if self.health.failures == 1:
@@ -102,5 +141,17 @@ class Loop:
         else:
             emit(Event.LOOP_FAILED, loop=self.name, error=f"{type(fault).__name__}: {fault}", exc_info=fault)
         doublings = min(self.health.failures - 1, 10)
-        ceiling = min(BACKOFF_SECONDS_MIN * (1 << doublings), BACKOFF_SECONDS_MAX)
+        ceiling = min(BACKOFF_SECONDS_MIN * (1 << doublings), self._backoff_max)
         return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 - so that nodes do not come back in step
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not self._stopping:
+            self.on_death(self.name, None if task.cancelled() else task.exception())
+
+
+def _do_nothing() -> None:
+    return
+
+
+def _tell_death(name: str, cause: BaseException | None) -> None:
+    emit(Event.TASK_ENDED, task=name, error=f"{type(cause).__name__}: {cause}", exc_info=cause)

@@ -2,21 +2,26 @@
 
 The database decides by its own clock whether a lease has run out. A node that was found dead meanwhile learns it at its
 next renewal and starts anew under another number: numbers are never used twice, so old writes cannot pass for new.
+
+Everything here runs on the loop of whoever renews, which is a thread of its own (see `heartbeat`). Others read the
+numbers below from their own threads; each is replaced as a whole, so what they see is never half of something.
 """
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from typing import Any, Protocol
 
+from hourhand.model.node import Orders, Renewal
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 
 class Registry(Protocol):
-    async def register_node(self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any]) -> int: ...
-    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> datetime | None: ...
+    async def register_node(
+        self, role: str, name: str, lease_seconds: float, facts: Mapping[str, Any], orders: Orders
+    ) -> int: ...
+    async def renew_node(self, node_id: int, lease_seconds: float, facts: Mapping[str, Any]) -> Renewal | None: ...
     async def end_node(self, node_id: int) -> None: ...
 
 
@@ -30,7 +35,11 @@ class Membership:
         clock: DatabaseClock,
         facts: Callable[[], Mapping[str, Any]],
     ) -> None:
+        """`facts` is called by the renewing thread and must wait for nobody."""
         self.node_id = 0
+        self.confirmed_at = 0.0
+        """When the last renewal that was confirmed had been sent, by `time.monotonic`: the lease began no earlier."""
+        self.orders = Orders.WORK
         self._registry = registry
         self._role = role
         self._name = name
@@ -39,29 +48,41 @@ class Membership:
         self._facts = facts
         self.on_buried: Callable[[], Awaitable[None]] = _do_nothing
         """Called before the node starts anew: whatever it did under its old number belongs to others now."""
+        self.on_orders: Callable[[Orders], None] = lambda _: None
+        """Called when something else is wanted of the node than before."""
 
     async def join(self) -> None:
-        self.node_id = await self._registry.register_node(self._role, self._name, self._lease_seconds, self._facts())
+        await self._register()
         # A few quick samples: the first starts must not wait for heartbeats to learn the time.
         for _ in range(3):
             await self.run_once()
 
     async def run_once(self) -> float | None:
         sent = time.monotonic()
-        now = await self._registry.renew_node(self.node_id, self._lease_seconds, self._facts())
+        renewal = await self._registry.renew_node(self.node_id, self._lease_seconds, self._facts())
         received = time.monotonic()
-        if now is None:
+        if renewal is None:
             emit(Event.NODE_BURIED, node_id=self.node_id)
             await self.on_buried()
-            self.node_id = await self._registry.register_node(
-                self._role, self._name, self._lease_seconds, self._facts()
-            )
+            await self._register()
             return 0
-        self._clock.observe(now, sent, received)
+        self._clock.observe(renewal.now, sent, received)
+        self.confirmed_at = sent
+        if renewal.orders is not self.orders:
+            self.orders = renewal.orders
+            self.on_orders(renewal.orders)
         return None
 
     async def leave(self) -> None:
         await self._registry.end_node(self.node_id)
+
+    async def _register(self) -> None:
+        sent = time.monotonic()
+        # The orders go along: a cordoned node that was held for dead must not come back as one that takes work.
+        self.node_id = await self._registry.register_node(
+            self._role, self._name, self._lease_seconds, self._facts(), self.orders
+        )
+        self.confirmed_at = sent
 
 
 async def _do_nothing() -> None:

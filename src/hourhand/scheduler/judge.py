@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from hourhand.model.ids import shard_of
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.states import EXECUTING_STATES, Reason
 from hourhand.ports.event_bus import EventBus, Topic

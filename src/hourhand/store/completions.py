@@ -62,6 +62,7 @@ class Completion:
         self._transaction = transaction
         self._live_runs = live_runs
         self._is_open = True
+        self._is_closed = False
 
     async def complete(self, finish: Finish) -> bool:
         if not self.connection.is_in_transaction():
@@ -78,6 +79,9 @@ class Completion:
         return True
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 if self._is_open:

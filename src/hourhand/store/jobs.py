@@ -19,7 +19,7 @@ from hourhand.model.states import EXECUTING_STATES, Cause, JobState, Reason, Run
 from hourhand.ports.stores import NewJob
 from hourhand.store.gates import Gates, gate_ids, gates_of
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
-from hourhand.store.names import Names, lane_key
+from hourhand.store.names import LaneKey, Names, lane_key
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
@@ -35,10 +35,15 @@ _CURSOR_COLUMNS: Final = [
     "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
 ]  # fmt: skip
 # What only some jobs have; the others' rows are copied without it.
+_JOB_COLUMNS_MORE: Final = [*_JOB_COLUMNS, "unique_key"]
 _RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
 _CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
 
 
+Numbers = tuple[Mapping[LaneKey, int], Mapping[UUID, list[int] | None]]
+"""Those of lanes, and of the gates of jobs that have any."""
+Tables = Sequence[tuple[str, Sequence[str], Sequence[tuple[Any, ...]]]]
+"""Rows to copy: into which table, which columns."""
 OVERDUE_SLICES_MAX: Final = 50
 """A change of a job counts this many slices of due times that nobody planned; more is left to a scheduler."""
 
@@ -53,37 +58,19 @@ class Jobs:
 
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
         """Stores all or none; returns after the commit."""
-        lanes = await self._names.lane_ids(lane_key(new.namespace_id, new.definition) for new in jobs)
-        gates = await self._gate_ids(jobs)
-        job_rows, run_rows, cursor_rows = [], [], []
-        more_run_rows, more_cursor_rows = [], []
-        for new in jobs:
-            policy = new.definition.policy
-            lane_id = lanes[lane_key(new.namespace_id, new.definition)]
-            due_at = new.definition.timing.only_instant
-            job_rows.append(_job_row(new, lane_id, due_at))
-            cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
-            runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
-            if policy is ORDINARY:
-                run_rows += runs
-            else:
-                more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
-            if new.next_due is not None:
-                cursor = _cursor_row(new, lane_id, due_at is None)
-                if policy is ORDINARY and due_at is not None:
-                    cursor_rows.append(cursor)
-                else:
-                    more_cursor_rows.append((*cursor, gates.get(new.job_id), *_cursor_promises(new.definition)))
+        tables = rows_of(jobs, await self.numbers(jobs))
         async with self._database.transaction() as db:
-            await self._copy(db, "jobs", _JOB_COLUMNS, job_rows)
-            for table, columns, rows in (
-                ("live_runs", _RUN_COLUMNS, run_rows),
-                ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
-                ("timetable", _CURSOR_COLUMNS, cursor_rows),
-                ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
-            ):
-                if rows:
-                    await self._copy(db, table, columns, rows)
+            await self.copy(db, tables)
+
+    async def numbers(self, jobs: Sequence[NewJob]) -> Numbers:
+        """What must be known before the rows of jobs can be made."""
+        lanes = await self._names.lane_ids(lane_key(new.namespace_id, new.definition) for new in jobs)
+        return lanes, await self._gate_ids(jobs)
+
+    async def copy(self, db: Connection, tables: Tables) -> None:
+        for table, columns, rows in tables:
+            if rows:
+                await db.copy_records_to_table(table, schema_name=self._database.schema, columns=columns, records=rows)
 
     async def _gate_ids(self, jobs: Sequence[NewJob]) -> dict[UUID, list[int] | None]:
         """The gates of those jobs that have any."""
@@ -219,9 +206,6 @@ class Jobs:
     async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
         return await self._database.fetch_on(db, self._queries[query], **values)
 
-    async def _copy(self, db: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-        await db.copy_records_to_table(table, schema_name=self._database.schema, columns=columns, records=rows)
-
     async def _locked(self, db: Connection, namespace_id: int, job_id: UUID) -> Record | None:
         rows = await self._fetch(db, "lock_job", namespace_id=namespace_id, job_id=job_id)
         return rows[0] if rows else None
@@ -343,6 +327,7 @@ class Jobs:
             created_by=row["created_by"],
             updated_at=row["updated_at"],
             pause_reason=row["pause_reason"],
+            unique_key=row["unique_key"],
         )
 
 
@@ -421,6 +406,41 @@ def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, An
         "description": definition.description or None,
         "owner": definition.owner,
     }
+
+
+def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
+    """The rows of new jobs, by table and columns."""
+    lanes, gates = numbers
+    job_rows, run_rows, cursor_rows = [], [], []
+    more_job_rows, more_run_rows, more_cursor_rows = [], [], []
+    for new in jobs:
+        policy = new.definition.policy
+        lane_id = lanes[lane_key(new.namespace_id, new.definition)]
+        due_at = new.definition.timing.only_instant
+        if new.unique is None:
+            job_rows.append(_job_row(new, lane_id, due_at))
+        else:
+            more_job_rows.append((*_job_row(new, lane_id, due_at), new.unique.key))
+        cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
+        runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
+        if policy is ORDINARY:
+            run_rows += runs
+        else:
+            more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
+        if new.next_due is not None:
+            cursor = _cursor_row(new, lane_id, due_at is None)
+            if policy is ORDINARY and due_at is not None:
+                cursor_rows.append(cursor)
+            else:
+                more_cursor_rows.append((*cursor, gates.get(new.job_id), *_cursor_promises(new.definition)))
+    return [
+        ("jobs", _JOB_COLUMNS, job_rows),
+        ("jobs", _JOB_COLUMNS_MORE, more_job_rows),
+        ("live_runs", _RUN_COLUMNS, run_rows),
+        ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
+        ("timetable", _CURSOR_COLUMNS, cursor_rows),
+        ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
+    ]
 
 
 def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Live runs: claimed, started, finished or brought back, hundreds at a time, each write under its fence."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -82,9 +82,12 @@ class LiveRuns:
                 gate_ids=[_array(gates_of[run_id]) for run_id in verdict.admitted],
                 executor_id=executor_id,
             )
-            await self._put_aside(db, [*verdict.waiting, *behind], verdict.later)
-        put_aside = len(verdict.waiting) + len(behind) + len(verdict.later)
-        return Claimed(await self._claims(claimed, careful=True), put_aside=put_aside)
+            waiting = [*verdict.waiting, *behind]
+            await self._put_aside(db, waiting, verdict.later)
+            let_go = await self._pass_on(db, rows, dict(waiting) | {run_id: gate for run_id, gate, _ in verdict.later})
+        if let_go:
+            self.on_let_go()
+        return Claimed(await self._claims(claimed, careful=True), put_aside=len(waiting) + len(verdict.later))
 
     async def _ask_gates(self, db: Connection, candidates: Sequence[Candidate], places: int, now: datetime) -> Verdict:
         """The verdict over candidates, with their gates locked until the end of the transaction."""
@@ -116,6 +119,17 @@ class LiveRuns:
         if later:
             run_ids, gate_ids, ready = zip(*later, strict=True)
             await self._fetch(db, "delay_runs", run_ids=run_ids, waits_on=gate_ids, ready=ready)
+
+    async def _pass_on(self, db: Connection, rows: Sequence[Record], waits_on: Mapping[UUID, int]) -> int:
+        """Others go on in the place of runs that were let go on by one gate and now wait for something else."""
+        places = Counter(
+            row["waits_on"]
+            for row in rows
+            if row["waits_on"] is not None and waits_on.get(row["run_id"], row["waits_on"]) != row["waits_on"]
+        )
+        if not places:
+            return 0
+        return len(await self._fetch(db, "pass_on", gate_ids=list(places), places=list(places.values())))
 
     async def _claims(self, rows: Sequence[Record], careful: bool) -> list[Claim]:
         lanes, namespaces = self._names.known, self._names.known_namespaces

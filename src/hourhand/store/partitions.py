@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from hourhand.database.connections import Connection, Database
+from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at
+from hourhand.model.keys import IDEMPOTENCY_KEY_KEPT
 
 _BEFORE_ALL_DAYS: Final = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday: weeks are counted from it
 _NAME: Final = re.compile(r"^(\w+)_(\d{8})$")
+SLICE: Final = 5000
+"""Keys that are looked at in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Partitions:
         kept = [cut.keep_days for cut in cuts if cut.keep_days is not None]
         if kept:
             await self._prune(now - timedelta(days=max(kept)))
+        await self._prune_keys(now)
         return made, dropped
 
     async def _prune(self, before: datetime) -> None:
@@ -63,6 +67,20 @@ class Partitions:
         await self._database.fetch(self._queries["prune_run_requests"], before_id=lowest_id_at(before))
         for name in ("prune_ledger_ranges", "prune_nodes", "prune_tokens"):
             await self._database.fetch(self._queries[name], before=before)
+
+    async def _prune_keys(self, now: datetime) -> None:
+        """Keys of submissions that stand for nothing any more, a slice at a time: others may be waiting for one."""
+        query, before = self._queries["prune_idempotency_keys"], now - IDEMPOTENCY_KEY_KEPT
+        while len(await self._database.fetch(query, before=before, limit=SLICE)) == SLICE:
+            pass
+        place: Record | None = None
+        while True:
+            namespace_id, key = (0, "") if place is None else (place["namespace_id"], place["key"])
+            place = await self._database.fetch_one(
+                self._queries["prune_unique_keys"], namespace_id=namespace_id, key=key, now=now, limit=SLICE
+            )
+            if place is None:
+                return
 
     async def _make(self, cut: Cut, name: str, start: datetime) -> None:
         schema = self._database.schema

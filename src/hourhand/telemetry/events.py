@@ -4,6 +4,7 @@ Code names an event and its fields; the level is decided here. The same field ha
 standard error, as text for people or as JSON for programs.
 """
 
+import contextlib
 import logging
 import sys
 from enum import Enum
@@ -18,6 +19,7 @@ class Event(Enum):
     NODE_STARTED = ("node started", logging.INFO)
     NODE_STOPPING = ("node stopping", logging.INFO)
     NODE_STOPPED = ("node stopped", logging.INFO)
+    NODE_HANGS = ("node does not go on, its lease is left to end", logging.ERROR)
     NODE_BURIED = ("node was found dead by others and starts anew", logging.WARNING)
     NODES_LOST = ("nodes stopped answering", logging.WARNING)
     LEADER_CHANGED = ("became leader", logging.INFO)
@@ -26,10 +28,21 @@ class Event(Enum):
     RUNS_RETURNED = ("runs of lost executors returned", logging.WARNING)
     CLAIMS_LOST = ("claims without an answer given back", logging.WARNING)
     LATE_OUTCOMES = ("late outcomes refused", logging.WARNING)
+    OUTCOMES_KEPT = ("outcomes are kept in the journal until the database takes them", logging.WARNING)
+    OUTCOMES_DELIVERED = ("outcomes of the journal were delivered", logging.WARNING)
+    OUTCOMES_ADOPTED = ("outcomes that an ended executor left were delivered", logging.WARNING)
+    JOURNAL_FULL = ("journal full: further outcomes wait in memory only", logging.ERROR)
+    JOURNAL_UNUSABLE = ("journal cannot be used: outcomes wait in memory only", logging.ERROR)
+    SELF_FENCED = ("lease not confirmed: attempts that need it are ended", logging.WARNING)
+    ATTEMPTS_STUCK = ("attempts do not end although they were told to", logging.ERROR)
+    ORDERS_CHANGED = ("new orders", logging.INFO)
     ATTEMPT_FAILED = ("attempt failed", logging.INFO)
     LOOP_FAILED = ("loop failed and will try again", logging.ERROR)
+    TASK_ENDED = ("a part of the node ended by itself", logging.ERROR)
     DATABASE_AWAY = ("database away, trying again", logging.WARNING)
     DATABASE_BACK = ("database is back", logging.WARNING)
+    RUNS_SKIPPED = ("runs skipped because an earlier one was not finished", logging.INFO)
+    STRAY_SLOTS_FREED = ("places in gates that nobody held were freed", logging.WARNING)
     JOB_UNPLANNABLE = ("job cannot be planned", logging.ERROR)
     PARTITIONS_MADE = ("partitions made", logging.INFO)
     PARTITIONS_DROPPED = ("partitions dropped", logging.INFO)
@@ -48,7 +61,9 @@ class Event(Enum):
 
 
 def emit(event: Event, **fields: Any) -> None:
-    _logger().log(event.level, event.text, **fields)
+    """Tells an event. Never raises: a log that nobody reads any more must not stop the work it tells about."""
+    with contextlib.suppress(OSError, ValueError):  # a broken pipe, a full disk, a closed file
+        _logger().log(event.level, event.text, **fields)
 
 
 def set_up_logging(role: str, json_lines: bool = False, level: str = "info") -> None:

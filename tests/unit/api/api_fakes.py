@@ -4,6 +4,7 @@ The stand-ins keep jobs and runs in dictionaries and know a little of the rules;
 database elsewhere.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,14 +12,25 @@ from uuid import UUID
 
 import httpx
 
-from hourhand.model.errors import Conflict, Forbidden, NotFound, Unauthenticated
+from hourhand.job_kinds.command import CommandKind
+from hourhand.model.errors import (
+    Conflict,
+    Fault,
+    Forbidden,
+    IdempotencyKeyReused,
+    InvalidFields,
+    NotFound,
+    Unauthenticated,
+)
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job
+from hourhand.model.keys import IdempotencyKey
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
 from hourhand.operations.definition import define_change, define_job
 from hourhand.operations.requests import (
     Caller,
+    CancelRunsRequest,
     Changed,
     ClusterStatus,
     JobFilter,
@@ -27,15 +39,26 @@ from hourhand.operations.requests import (
     JobRequest,
     LogPage,
     NodeStatus,
+    RetryRunRequest,
+    RetryRunsRequest,
     RunFilter,
     RunNowRequest,
     RunPage,
+    RunsCancelled,
+    RunsRetried,
+    Submitted,
+    SubmittedMany,
 )
+from hourhand.operations.selection import check_retry, runs_to_cancel, runs_to_retry
 
 NOW = datetime(2025, 9, 24, 8, 0, tzinfo=UTC)
 TOKEN = "hh_test-token"
 SESSION = "hh_session-token"
+BOUND_TOKEN = "hh_bound-token"
+"""Works in the namespace team-a only."""
 NAMESPACES = {"default": 1, "team-a": 2}
+Faults = list[Fault]  # inside a class with a method `list`, that word is the method
+Uuids = list[UUID]
 
 
 class AnyKind:
@@ -50,7 +73,15 @@ class AnyKind:
         return "python:any"
 
 
-KINDS: Any = {"python": AnyKind(), "http": AnyKind()}
+KINDS: Any = {"python": AnyKind(), "http": AnyKind(), "command": CommandKind()}
+
+
+def refused_by(define: Callable[[], object]) -> list[Fault]:
+    try:
+        define()
+    except InvalidFields as wrong:
+        return wrong.faults
+    return []
 
 
 @dataclass
@@ -59,16 +90,27 @@ class FakeJobs:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     fail_with: BaseException | None = None
     counter: int = 0
+    keys: dict[tuple[int, str], tuple[bytes, Uuids]] = field(default_factory=dict)
 
-    def faults_of(self, caller: object, fields: object) -> list[object]:
-        return []
+    def faults_of(self, caller: Caller, request: JobRequest) -> Faults:
+        return refused_by(lambda: self._define(request, UUID(int=0)))
+
+    async def faults_of_change(self, caller: Caller, job_id: UUID, patch: JobPatch) -> Faults:
+        old = await self.get(caller, job_id)
+        return refused_by(lambda: define_change(old.definition, patch, job_id, NOW, KINDS))
+
+    async def faults_of_run(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> Faults:
+        kind = KINDS[(await self.get(caller, job_id)).definition.kind]
+        return [] if request.payload is None else [fault.under("/payload") for fault in kind.check(request.payload)]
 
     def _define(self, request: JobRequest, job_id: UUID) -> Any:
         return define_job(request, job_id, NOW, "tester", KINDS)
 
-    async def create(self, caller: Caller, request: JobRequest) -> Job:
+    async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         if self.fail_with is not None:
             raise self.fail_with
+        if earlier := self._earlier(caller, key):
+            return Submitted(self.jobs[earlier[0]], replayed=True)
         self.counter += 1
         job_id = time_ordered_id(NOW + timedelta(seconds=self.counter), self.counter << 62 | self.counter)
         definition = self._define(request, job_id)
@@ -85,10 +127,25 @@ class FakeJobs:
         )
         self.jobs[job_id] = job
         self.calls.append(("create", caller, request))
-        return job
+        if key is not None:
+            self.keys[caller.namespace_id, key.key] = (key.digest, [job_id])
+        return Submitted(job)
 
-    async def create_many(self, caller: Caller, requests: Any) -> list[UUID]:
-        return [(await self.create(caller, request)).job_id for request in requests]
+    async def create_many(self, caller: Caller, requests: Any, key: IdempotencyKey | None = None) -> SubmittedMany:
+        if earlier := self._earlier(caller, key):
+            return SubmittedMany(earlier, replayed=True)
+        job_ids = [(await self.create(caller, request)).job.job_id for request in requests]
+        if key is not None:
+            self.keys[caller.namespace_id, key.key] = (key.digest, job_ids)
+        return SubmittedMany(job_ids)
+
+    def _earlier(self, caller: Caller, key: IdempotencyKey | None) -> Uuids:
+        if key is None or (caller.namespace_id, key.key) not in self.keys:
+            return []
+        digest, job_ids = self.keys[caller.namespace_id, key.key]
+        if digest != key.digest:
+            raise IdempotencyKeyReused(key.key)
+        return job_ids
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
         if job_id not in self.jobs:
@@ -135,6 +192,8 @@ class FakeJobs:
         job = await self.get(caller, job_id)
         if job.state is JobState.CANCELLED:
             raise Conflict("job-cancelled", "a cancelled job cannot be run")
+        if faults := await self.faults_of_run(caller, job_id, request):
+            raise InvalidFields(faults)
         self.calls.append(("run_now", request))
         return time_ordered_id(NOW, 7)
 
@@ -154,6 +213,7 @@ class FakeJobs:
 class FakeRuns:
     runs: dict[UUID, Run] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     def add(self, job: Job, state: RunState, minutes: int = 0, **more: Any) -> Run:
         due = NOW + timedelta(minutes=minutes)
@@ -187,12 +247,35 @@ class FakeRuns:
     async def attempts(self, caller: Caller, run_id: UUID) -> Any:
         return [Attempt(1, "failed", "exit_code", "exit code 1", "executor-001", NOW, NOW + timedelta(seconds=1))]
 
+    async def retries(self, caller: Caller, run_id: UUID) -> Any:
+        return sorted(run.run_id for run in self.runs.values() if run.retry_of == run_id)
+
+    async def retry(self, caller: Caller, run_id: UUID, request: RetryRunRequest) -> UUID:
+        check_retry(request)
+        run = await self.get(caller, run_id)
+        if not run.state.is_final:
+            raise Conflict("run-not-final", f"the run is {run.state.word}")
+        self.calls.append(("retry", request))
+        new = replace(run, run_id=time_ordered_id(NOW, 1000 + len(self.runs)), state=RunState.QUEUED, retry_of=run_id)
+        self.runs[new.run_id] = new
+        return new.run_id
+
+    async def retry_many(self, caller: Caller, request: RetryRunsRequest) -> RunsRetried:
+        self.calls.append(("retry_many", runs_to_retry(request)))
+        return RunsRetried([time_ordered_id(NOW, 7), time_ordered_id(NOW, 8)], False)
+
+    async def cancel_many(self, caller: Caller, request: CancelRunsRequest) -> RunsCancelled:
+        self.calls.append(("cancel_many", runs_to_cancel(request)))
+        return RunsCancelled([time_ordered_id(NOW, 7)], [time_ordered_id(NOW, 8)], True)
+
     async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage:
+        self.calls.append(("list", filter))
         runs = [
             run
             for run in sorted(self.runs.values(), key=lambda run: run.run_id, reverse=True)
             if (filter.job_id is None or run.job_id == filter.job_id)
             and (filter.states is None or run.state in filter.states)
+            and (filter.reasons is None or run.reason in filter.reasons)
             and (before is None or run.run_id < before)
         ]
         return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else None)
@@ -233,6 +316,8 @@ class FakeAccess:
 
     async def authenticate(self, token: str, namespace: str | None) -> Caller:
         self.questions += 1
+        if token == BOUND_TOKEN and namespace in (None, "team-a"):
+            return Caller("tenant", NAMESPACES["team-a"], "team-a")
         if token not in {TOKEN, SESSION} or self.revoked:
             raise Unauthenticated(f"no such token; {self.questions}")
         wanted = namespace or "default"
@@ -240,7 +325,7 @@ class FakeAccess:
             raise Forbidden("this token is for namespace 'default' only")
         if wanted not in NAMESPACES:
             raise NotFound("namespace", wanted)
-        return Caller("tester", NAMESPACES[wanted], wanted)
+        return Caller("tester", NAMESPACES[wanted], wanted, cluster_wide=True)
 
     async def login(self, code: str) -> tuple[str, int]:
         if code != "hh_good":

@@ -3,9 +3,13 @@ from typing import Any
 
 import httpx
 import pytest
-from api_fakes import TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
+from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
+from operator_fakes import FakeBus, FakeClusterStore, FakeExplainStore, FakeNames, FakeQueueStore
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
+from hourhand.operations.explain import ExplainOperations
+from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.queues import QueueOperations
 
 
 @pytest.fixture
@@ -34,8 +38,38 @@ def settings() -> ApiSettings:
 
 
 @pytest.fixture
-def operations(jobs: Any, runs: Any, cluster: Any, access: Any) -> ApiOperations:
-    return ApiOperations(jobs, runs, cluster, access)
+def bus() -> FakeBus:
+    return FakeBus()
+
+
+@pytest.fixture
+def nodes() -> FakeClusterStore:
+    return FakeClusterStore()
+
+
+@pytest.fixture
+def queues() -> FakeQueueStore:
+    return FakeQueueStore()
+
+
+@pytest.fixture
+def snapshots() -> FakeExplainStore:
+    return FakeExplainStore()
+
+
+@pytest.fixture
+def operations(
+    jobs: Any, runs: Any, cluster: Any, access: Any, bus: Any, nodes: Any, queues: Any, snapshots: Any
+) -> ApiOperations:
+    return ApiOperations(
+        jobs,
+        runs,
+        cluster,
+        access,
+        NodeOperations(nodes, bus),
+        QueueOperations(queues, FakeNames(), bus),
+        ExplainOperations(snapshots),
+    )
 
 
 @pytest.fixture
@@ -52,6 +86,16 @@ async def anonymous(app: Any) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 async def api(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url="http://localhost:8780", headers=headers
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+async def bound(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Somebody whose token is bound to the namespace team-a."""
+    headers = {"Authorization": f"Bearer {BOUND_TOKEN}"}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app), base_url="http://localhost:8780", headers=headers
     ) as client:

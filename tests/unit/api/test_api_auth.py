@@ -21,7 +21,7 @@ async def test_every_route_but_the_public_ones_needs_a_token(
 ) -> None:
     document = (await api.get("/openapi.json")).json()
     routes = [(method, path) for path, item in document["paths"].items() for method in item]
-    assert len(routes) == len(list_endpoints(operations, settings)) == 42
+    assert len(routes) == len(list_endpoints(operations, settings)) >= 57
 
     for method, path in routes:
         if path in PUBLIC:

@@ -49,6 +49,7 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
         "labels": {},
         "description": "",
         "owner": "tester",
+        "unique_key": None,
         "status": "scheduled",
         "pause_reason": None,
         "next_due": "2025-09-25T00:00:00Z",
@@ -255,9 +256,88 @@ async def test_runs(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
     assert (one["lateness_ms"], one["duration_ms"], one["cause"]) == (1.5, 89998.5, "schedule")
     assert one["started_at"] == "2025-09-24T08:00:00.001500Z"
     assert one["result"] == {"rows": 3}
-    assert set(one["attempts"][0]) == {"attempt", "status", "reason", "error", "executor", "started_at", "ended_at"}
+    [attempt] = one["attempts"]
+    assert (attempt["attempt"], attempt["status"], attempt["reason"]) == (1, "failed", "exit_code")
+    assert set(attempt) == {
+        "attempt", "status", "reason", "error", "executor", "started_at", "ended_at", "late", "fingerprint",
+    }  # fmt: skip
     assert (cancelled.status_code, cancelled.json()["status"]) == (202, "cancelling")
     assert (final.status_code, code_of(final)) == (409, "run-already-final")
+
+
+async def test_runs_are_narrowed_to_reasons_and_times(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
+    await create(api)
+    [job] = jobs.jobs.values()
+    poisoned = runs.add(job, RunState.FAILED, reason="poison")
+    runs.add(job, RunState.FAILED, 5, reason="timeout")
+
+    listed = await api.get("/api/v1/runs?status=failed&reason=poison,exit_code&since=2025-09-24T07:00:00Z")
+    refused = [await api.get(f"/api/v1/runs?{bad}") for bad in ("reason=poisn", "since=yesterday", "until=now")]
+
+    assert [run["run_id"] for run in listed.json()["runs"]] == [str(poisoned.run_id)]
+    [(_, wanted)] = [call for call in runs.calls if call[0] == "list"]
+    assert (wanted.reasons, wanted.since, wanted.until) == (["poison", "exit_code"], NOW - timedelta(hours=1), None)
+    assert {(answer.status_code, code_of(answer)) for answer in refused} == {(400, "invalid-parameter")}
+
+
+async def test_like_failures_share_a_fingerprint(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
+    await create(api)
+    [job] = jobs.jobs.values()
+    for customer in ("ada", "lin"):
+        runs.add(job, RunState.FAILED, reason="exception", error=f"KeyError: '{customer}'")
+    runs.add(job, RunState.SUCCEEDED)
+    runs.add(job, RunState.CANCELLED, reason="cancelled")
+
+    marks = [run["fingerprint"] for run in (await api.get("/api/v1/runs")).json()["runs"]]
+
+    assert sorted(mark is None for mark in marks) == [False, False, True, True]
+    assert len(set(marks)) == 2
+
+
+async def test_a_finished_run_is_run_again(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
+    await create(api)
+    [job] = jobs.jobs.values()
+    old, live = runs.add(job, RunState.FAILED), runs.add(job, RunState.RUNNING)
+
+    made = await api.post(f"/api/v1/runs/{old.run_id}/retry", json={"note": "the disk has room again"})
+    refused = await api.post(f"/api/v1/runs/{live.run_id}/retry")
+    wrong = await api.post(f"/api/v1/runs/{old.run_id}/retry", json={"nite": "x"})
+
+    new = made.json()["run_id"]
+    assert (made.status_code, made.headers["location"]) == (202, f"/api/v1/runs/{new}")
+    assert (await api.get(f"/api/v1/runs/{new}")).json()["retry_of"] == str(old.run_id)
+    assert (await api.get(f"/api/v1/runs/{old.run_id}")).json()["retried_by"] == [new]
+    assert (refused.status_code, code_of(refused)) == (409, "run-not-final")
+    assert faults_of(wrong) == {"/nite": "unknown-field"}
+
+
+async def test_many_runs_are_run_again_or_cancelled_by_a_filter(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
+    body = {"status": ["failed"], "reason": ["poison"], "since": "2025-09-24T08:00:00Z", "limit": 5, "again": True}
+    retried = await api.post("/api/v1/runs/retry", json=body)
+    cancelled = await api.post("/api/v1/runs/cancel", json={"status": ["running"]})
+
+    assert (retried.status_code, cancelled.status_code) == (202, 202)
+    assert {key: retried.json()[key] for key in ("retried", "more")} == {"retried": 2, "more": False}
+    assert len(retried.json()["run_ids"]) == 2
+    assert [cancelled.json()[key] for key in ("cancelled", "cancelling", "more")] == [1, 1, True]
+    wanted = runs.calls[0][1]
+    assert (wanted.states, wanted.reasons, wanted.since, wanted.limit) == ([RunState.FAILED], ["poison"], NOW, 5)
+
+
+async def test_a_filter_for_many_runs_is_refused_with_all_its_faults(api: httpx.AsyncClient) -> None:
+    everything = await api.post("/api/v1/runs/cancel", json={})
+    wrong = await api.post("/api/v1/runs/retry", json={"status": ["running"], "since": "x", "limit": 10_001})
+    form = await api.post("/api/v1/runs/retry", json={"status": "failed", "stattus": []})
+    nothing = await api.post("/api/v1/runs/retry")
+
+    assert faults_of(everything) == {"": "selection-required"}
+    assert faults_of(wrong) == {
+        "/status/0": "unknown-value",
+        "/since": "invalid-date-time",
+        "/limit": "out-of-range",
+    }
+    assert faults_of(form) == {"/status": "wrong-type", "/stattus": "unknown-field"}
+    assert (nothing.status_code, code_of(nothing)) == (400, "body-required")
 
 
 async def test_logs_as_json_and_as_text(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
@@ -300,7 +380,10 @@ async def test_health_needs_no_token(anonymous: httpx.AsyncClient, cluster: Any)
     assert (alive.status_code, alive.text) == (200, "ok")
     assert (ready.status_code, ready.json()) == (200, {"status": "ready", "checks": {"database": "ok"}})
     assert (head.status_code, head.content) == (200, b"")
-    assert not_ready.status_code == 503
+    assert (not_ready.status_code, not_ready.headers["content-type"]) == (503, "application/problem+json")
+    assert not_ready.headers["retry-after"] == "1"
+    assert not_ready.json()["type"] == "urn:hourhand:problem:not-ready"
+    assert not_ready.json()["detail"] == "executor: no live executor"
     assert not_ready.json()["checks"]["executor"] == "no live executor"
 
 

@@ -335,6 +335,98 @@ def test_cancelling_a_run_and_waiting_for_its_end(hourhand: Run, stub: Stub) -> 
     assert "the run is cancelled" in again.stderr
 
 
+def test_a_finished_run_is_run_again_and_its_new_id_printed(hourhand: Run, stub: Stub) -> None:
+    old = stub.add_run(stub.add_job("x"), status="failed")["run_id"]
+
+    done = hourhand("run", "retry", old, "--note", "the disk has room again")
+    assert (done.exit_code, is_uuid(done.stdout.strip())) == (0, True)
+    assert stub.last.json == {"note": "the disk has room again"}
+    assert old in hourhand("run", "get", done.stdout.strip()).stdout
+
+    waited = hourhand("run", "retry", old, "--again", "--wait")
+    assert (waited.exit_code, json.loads(waited.stdout)) == (0, {"answer": 42})
+    live = stub.add_run(stub.add_job("y"))["run_id"]
+    assert hourhand("run", "retry", live).exit_code == 4
+
+
+def test_runs_are_run_again_by_a_filter(hourhand: Run, stub: Stub) -> None:
+    job = stub.add_job("x")
+    old = [stub.add_run(job, status="failed")["run_id"] for _ in range(2)]
+
+    done = hourhand(
+        "run", "retry", "--status", "failed,lost", "--reason", "poison", "--job", "x", "--limit", "5",
+        "--since", "2030-01-31T09:00:00Z",
+    )  # fmt: skip
+
+    assert done.exit_code == 0, done.stderr
+    assert stub.last.json == {
+        "status": ["failed", "lost"],
+        "reason": ["poison"],
+        "job_id": job["job_id"],
+        "since": "2030-01-31T09:00:00Z",
+        "limit": 5,
+    }
+    new = done.stdout.split()
+    assert [stub.runs[run]["retry_of"] for run in new] == old
+    assert "2 runs to run again" in done.stderr
+    assert "there may be more" in done.stderr
+
+
+def test_runs_are_cancelled_by_a_filter(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("x")
+    done = hourhand("run", "cancel", "--job", "x", "--status", "queued")
+    assert "7 runs cancelled, 2 being stopped" in done.stderr
+    assert stub.last.json == {"job_id": next(iter(stub.jobs)), "status": ["queued"]}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["retry"],
+        ["retry", "--limit", "3"],
+        ["retry", str(uuid4()), "--status", "failed"],
+        ["retry", str(uuid4()), str(uuid4()), "--wait"],
+        ["retry", "--status", "failed", "--since", "sometime"],
+        ["cancel"],
+        ["cancel", str(uuid4()), "--job", "x"],
+        ["cancel", "--job", "x", "--wait"],
+    ],
+)
+def test_it_must_be_clear_which_runs_are_meant(hourhand: Run, stub: Stub, words: list[str]) -> None:
+    assert hourhand("run", *words).exit_code == 2
+    assert [seen for seen in stub.seen if seen.method != "GET"] == []
+
+
+def test_runs_are_listed_by_reason_and_time(hourhand: Run, stub: Stub) -> None:
+    hourhand("run", "list", "--status", "failed", "--reason", "poison", "--since", "2030-01-31T09:00:00Z")
+    assert stub.last.params["reason"] == ["poison"]
+    assert stub.last.params["since"] == ["2030-01-31T09:00:00+00:00"]
+
+
+def test_failures_to_retry_are_given_as_words_or_codes(hourhand: Run, stub: Stub) -> None:
+    hourhand(
+        "job",
+        "create",
+        "x",
+        "--retry-on",
+        "http:5xx,3",
+        "--retry-on",
+        "timeout",
+        "--never-retry-on",
+        "KeyError",
+        "--",
+        "y",
+    )
+    assert stub.asked("POST", "/jobs").json["retry"] == {"on": ["http:5xx", 3, "timeout"], "never_on": ["KeyError"]}
+
+
+def test_an_update_of_the_failures_to_retry_keeps_the_delays(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("x", retry={"delays": ["30s"], "on": ["exit:3"]}, version=4)
+    hourhand("job", "update", "x", "--retry-on", "exit:4")
+    assert stub.last.json == {"retry": {"delays": ["30s"], "on": ["exit:4"]}}
+    assert stub.last.headers["if-match"] == '"4"'
+
+
 def test_waiting_for_a_run(hourhand: Run, stub: Stub) -> None:
     good, bad = stub.add_job("x"), stub.add_job("fails")
     assert hourhand("run", "wait", stub.add_run(good)["run_id"]).exit_code == 0

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hourhand.cli.times import TimeFault, length_text, local_time, parse_time, short_time
+from hourhand.cli.times import TimeFault, length_text, local_time, parse_past_time, parse_time, short_time
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)  # 13:00 in Berlin
 
@@ -31,6 +31,23 @@ pytestmark = pytest.mark.usefixtures("berlin")
 )
 def test_a_time_is_read_in_the_zone_of_this_machine(text: str, expected: str) -> None:
     assert parse_time(text, NOW).isoformat() == f"{expected}+00:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1h", "2026-03-10T11:00:00"),
+        ("1h30m", "2026-03-10T10:30:00"),
+        ("2d", "2026-03-08T12:00:00"),
+        ("06:00", "2026-03-10T05:00:00"),
+        ("14:00", "2026-03-09T13:00:00"),
+        ("today 14:00", "2026-03-10T13:00:00"),
+        ("2026-03-01 09:00", "2026-03-01T08:00:00"),
+        ("2026-03-01T09:00:00Z", "2026-03-01T09:00:00"),
+    ],
+)
+def test_a_time_gone_by_is_a_length_ago_or_the_last_time_of_that_day(text: str, expected: str) -> None:
+    assert parse_past_time(text, NOW).isoformat() == f"{expected}+00:00"
 
 
 def test_a_zone_that_is_given_wins_over_that_of_the_machine() -> None:

@@ -45,7 +45,11 @@ class Stub:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=lambda: ["one", "two", "three"])
+    nodes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    queues: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
+    patience_asked: int = 0
+    """So many looks at a queued run do not move it on."""
     raw: tuple[int, str, bytes] | None = None
     """When set, every request gets this status, content type and body."""
 
@@ -117,8 +121,16 @@ class Stub:
                 return self._job(seen, identity, rest)
             case "GET", ["runs"]:
                 return 200, self._page("runs", self._runs(seen, seen.params.get("job_id", [None])[0]), seen)
+            case "POST", ["runs", "retry"]:
+                chosen = [run for run in self.runs.values() if run["status"] in seen.json.get("status", FINAL)]
+                new = [self._repeat(run)["run_id"] for run in chosen]
+                return 202, {"retried": len(new), "run_ids": new, "more": True}
+            case "POST", ["runs", "cancel"]:
+                return 202, {"cancelled": 7, "cancelling": 2, "run_ids": [], "more": False}
             case _, ["runs", identity, *rest]:
                 return self._run(seen, identity, rest)
+            case _, ["nodes" | "shards" | "queues" | "namespaces" as noun, *rest]:
+                return 200, self._operate(seen, noun, rest)
         raise Refused(404, "not-found", f"{seen.path} does not exist")
 
     def _cluster(self) -> dict[str, Any]:
@@ -132,6 +144,67 @@ class Stub:
             "last_hour": {"succeeded": 7},
             "next_due": DUE,
         }
+
+    def _operate(self, seen: Seen, noun: str, rest: list[str]) -> Any:
+        match noun, rest:
+            case "nodes", []:
+                return {"nodes": list(self.nodes.values())}
+            case "nodes", [identity, *verb]:
+                if int(identity) not in self.nodes:
+                    raise Refused(404, "not-found", f"node {identity} does not exist")
+                return self._order(self.nodes[int(identity)], verb)
+            case "shards", []:
+                shards = [{"shard": 0, "node_id": 1, "name": "alpha", "epoch": 3}] if "each" in seen.params else []
+                owner = {"node_id": 1, "name": "alpha", "count": 1024, "ranges": ["0-1023"], "epoch": 3}
+                return {"count": 1024, "epoch": 3, "owners": [owner], "shards": shards}
+            case "queues", []:
+                return {"queues": list(self.queues.values())}
+            case "queues", [name, *verb]:
+                queue = self.queues.setdefault(name, {"name": name, "waiting": 2, "running": 1})
+                if verb == ["pause"]:
+                    queue.update(paused=True, paused_at=DUE, paused_by="stub", pause_reason=seen.json.get("reason"))
+                elif verb == ["resume"]:
+                    queue.update(paused=False, pause_reason=None)
+                elif seen.method == "PUT":
+                    queue.update(seen.json)
+                return queue
+            case "namespaces", [name]:
+                return {"name": name, "weight": 1, "running": 0, **(seen.json if seen.method == "PUT" else {})}
+        raise Refused(404, "not-found", f"{seen.path} does not exist")
+
+    def _order(self, node: dict[str, Any], verb: list[str]) -> dict[str, Any]:
+        match verb:
+            case ["cordon"]:
+                node.update(orders="cordon", state="cordoned")
+            case ["drain"]:
+                node.update(orders="drain", state="draining")
+            case ["resume"]:
+                node.update(orders="work", state="working")
+            case ["mark-lost"]:
+                node.update(state="dead", ended_at=DUE)
+            case _ if node["state"] == "draining":
+                answer = dict(node)
+                node["state"] = "drained"
+                return answer
+        return node
+
+    def add_node(self, node_id: int, name: str, **fields: Any) -> dict[str, Any]:
+        self.nodes[node_id] = {
+            "node_id": node_id,
+            "role": "executor",
+            "name": name,
+            "state": "working",
+            "orders": "work",
+            "started_at": DUE,
+            "ended_at": None,
+            "heard_seconds_ago": 2.51,
+            "lease_seconds_left": 12.5,
+            "slots_used": 3,
+            "slots_total": 96,
+            "facts": {"version": "0.1.0"},
+            **fields,
+        }
+        return self.nodes[node_id]
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("schedule", {}) == {"cron": "bad"}:
@@ -211,6 +284,12 @@ class Stub:
             raise Refused(404, "not-found", f"run {identity} does not exist")
         if rest == ["logs"]:
             return 200, self._logs(seen, run)
+        if rest == ["retry"]:
+            if run["status"] not in FINAL:
+                raise Refused(409, "run-not-final", f"the run is {run['status']}")
+            return 202, {"run_id": self._repeat(run)["run_id"]}
+        if rest == ["explain"]:
+            return 200, self._explanation(run)
         if rest == ["cancel"]:
             if run["status"] in FINAL:
                 raise Refused(409, "run-already-final", f"the run is {run['status']}")
@@ -219,6 +298,18 @@ class Stub:
         answer = dict(run)
         self._advance(run)
         return 200, answer
+
+    def _repeat(self, run: dict[str, Any]) -> dict[str, Any]:
+        return self.add_run(self.jobs[run["job_id"]], retry_of=run["run_id"])
+
+    def _explanation(self, run: dict[str, Any]) -> dict[str, Any]:
+        gates = [
+            {"gate": "due", "passed": True, "detail": "was due"},
+            {"gate": "executor", "passed": False, "detail": "needs python:x: no live executor offers it"},
+        ]
+        summary = "waits for an executor that offers python:x"
+        keys = {"run_id": run["run_id"], "job_id": run["job_id"], "job_name": run["job_name"], "status": run["status"]}
+        return {**keys, "summary": summary, "advice": "start one", "gates": gates, "expires_at": DUE}
 
     def _logs(self, seen: Seen, run: dict[str, Any]) -> dict[str, Any]:
         """One line per request, as if each were written just now."""
@@ -230,6 +321,9 @@ class Stub:
         return {"lines": lines, "next": f"1:{start + len(lines)}", "ended": start + 1 >= len(self.lines)}
 
     def _advance(self, run: dict[str, Any]) -> None:
+        if self.patience_asked and run["status"] == "queued":
+            self.patience_asked -= 1
+            return
         match run["status"]:
             case "queued":
                 run["status"] = "running"
@@ -286,7 +380,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = handle_any  # noqa: N815
 
         def log_message(self, *args: Any) -> None:
             pass

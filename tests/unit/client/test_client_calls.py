@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
@@ -108,6 +109,39 @@ def test_the_rest_of_the_reading_calls(client: Client, stub: Stub) -> None:
     assert list(client.list_runs(status="running")) == []
     assert client.cluster().nodes[0].lease_seconds_left == 12.5
     assert client.whoami().name == "stub"
+
+
+def test_a_finished_run_is_run_again(client: Client, stub: Stub) -> None:
+    old = stub.add_run(stub.add_job("x"), status="failed")
+
+    new = client.retry_run(old["run_id"], "once more", again=True)
+
+    assert stub.last.json == {"note": "once more", "again": True}
+    assert client.get_run(new).retry_of == UUID(old["run_id"])
+    client.retry_run(old["run_id"])
+    assert stub.last.json == {}
+
+
+def test_many_runs_are_run_again_or_cancelled(client: Client, stub: Stub) -> None:
+    job = stub.add_job("x")
+    for _ in range(3):
+        stub.add_run(job, status="failed")
+    since = datetime(2030, 1, 31, 9, tzinfo=UTC)
+
+    retried = client.retry_runs(status=["failed"], job_id=UUID(job["job_id"]), since=since, reason=None)
+    assert stub.last.json == {"status": ["failed"], "job_id": job["job_id"], "since": "2030-01-31T09:00:00Z"}
+    assert (len(retried.run_ids), retried.more) == (3, True)
+    cancelled = client.cancel_runs(job_id=job["job_id"])
+    assert (cancelled.cancelled, cancelled.cancelling, cancelled.more) == (7, 2, False)
+
+
+def test_times_in_filters_are_written_as_the_api_reads_them(client: Client, stub: Stub) -> None:
+    client.list_runs_page(reason=["poison"], since=datetime(2030, 1, 31, 9, tzinfo=UTC), until="2030-02-01T00:00:00Z")
+    assert stub.last.params == {
+        "reason": ["poison"],
+        "since": ["2030-01-31T09:00:00+00:00"],
+        "until": ["2030-02-01T00:00:00Z"],
+    }
 
 
 def test_waiting_returns_the_run_when_it_is_final(client: Client, stub: Stub, nobody_sleeps: list[float]) -> None:

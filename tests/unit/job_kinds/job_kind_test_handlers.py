@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from hourhand import Context, job
-from hourhand.job_kinds.handlers import NoRetry
+from hourhand.job_kinds.handlers import NoRetry, Snooze
 
 
 @job("t.add")
@@ -50,6 +50,16 @@ def raise_it() -> None:
 @job("t.no-retry")
 def no_retry() -> None:
     raise NoRetry("the account is closed")
+
+
+@job("t.transaction")
+def transaction(ctx: Context) -> None:
+    ctx.transaction()
+
+
+@job("t.snooze")
+def snooze(seconds: float) -> None:
+    raise Snooze(seconds, "not yet")
 
 
 @job("t.exit")

@@ -71,7 +71,9 @@ async def test_arguments_are_passed_literally(kind, make_task):
 
 async def test_a_wrong_exit_code_fails_with_the_end_of_stderr(kind, make_task):
     outcome = await kind.run(make_task(shell("echo lost; echo disk full >&2; exit 3")).task)
-    assert outcome == Failed(Reason.EXIT_CODE, "exited with code 3\ndisk full", result={"exit_code": 3})
+    assert outcome == Failed(
+        Reason.EXIT_CODE, "exited with code 3\ndisk full", result={"exit_code": 3}, tags=("exit:3",)
+    )
 
 
 async def test_other_exit_codes_can_be_good(kind, make_task):
@@ -81,7 +83,7 @@ async def test_other_exit_codes_can_be_good(kind, make_task):
 
 async def test_a_program_killed_by_a_signal_says_which(kind, make_task):
     outcome = await kind.run(make_task(shell("kill -SEGV $$")).task)
-    assert outcome == Failed(Reason.SIGNAL, "killed by SIGSEGV")
+    assert outcome == Failed(Reason.SIGNAL, "killed by SIGSEGV", tags=("signal:SIGSEGV",))
 
 
 async def test_a_program_that_cannot_be_started_is_not_retried(kind, make_task, shared):

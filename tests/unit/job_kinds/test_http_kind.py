@@ -167,6 +167,10 @@ async def test_what_the_caller_did_wrong_is_not_retried(call, status, retryable)
     assert (await call(f"/status/{status}")).retryable is retryable
 
 
+async def test_a_failure_is_known_by_its_status_and_the_class_of_it(call):
+    assert (await call("/status/503")).tags == ("http:503", "http:5xx")
+
+
 async def test_other_statuses_can_be_expected(call):
     assert (await call("/status/404", expect_status=[404])).result["status"] == 404
     assert (await call("/status/404", expect_status=["4xx"])).result["status"] == 404

@@ -2,9 +2,10 @@ import asyncio
 
 import pytest
 
-from hourhand.job_kinds.handlers import Context, HandlerRegistry, NoRetry, RetryAfter
+from hourhand.job_kinds.handlers import Context, HandlerRegistry, NoRetry, RetryAfter, Snooze
 from hourhand.job_kinds.python import PythonKind
-from hourhand.model.outcome import Failed, Succeeded
+from hourhand.model.outcome import Failed, Snoozed, Succeeded
+from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass
 
@@ -91,6 +92,49 @@ async def test_a_handler_can_ask_for_its_own_delay(run):
         raise RetryAfter(90)
 
     assert (await run(handler)).retry_after_seconds == 90
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(60, 60), (-1, 0), (float("inf"), 7 * 86_400)])
+async def test_a_handler_can_snooze_for_a_week_at_most(run, asked, seconds):
+    async def handler():
+        raise Snooze(asked, "not before noon")
+
+    assert await run(handler) == Snoozed(seconds, "not before noon")
+
+
+class NoAnswer(ConnectionError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("entry", "known"),
+    [
+        ("NoAnswer", True),
+        (f"{NoAnswer.__module__}.NoAnswer", True),
+        ("ConnectionError", True),
+        ("builtins.OSError", True),
+        ("KeyError", False),
+        ("other.NoAnswer", False),
+    ],
+)
+async def test_a_failure_is_known_by_its_class_and_those_it_descends_from(run, entry, known):
+    async def handler():
+        raise NoAnswer("nobody there")
+
+    outcome = await run(handler)
+    assert RetryPolicy(on=(entry,)).tries_again(outcome.reason, outcome.tags, outcome.retryable) is known
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "again"),
+    [(NoRetry("closed"), RetryPolicy(on=("Exception",)), False), (RetryAfter(5), RetryPolicy(on=("exit:3",)), True)],
+)
+async def test_what_a_handler_asks_for_itself_is_stronger_than_the_lists_of_its_job(run, asked, policy, again):
+    async def handler():
+        raise asked
+
+    outcome = await run(handler)
+    assert policy.tries_again(outcome.reason, outcome.tags, outcome.retryable) is again
 
 
 async def test_arguments_that_do_not_fit_are_not_retried(run):

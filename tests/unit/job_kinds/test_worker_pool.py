@@ -11,7 +11,7 @@ import uvloop
 
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
-from hourhand.model.outcome import Failed, Succeeded
+from hourhand.model.outcome import Failed, Snoozed, Succeeded
 from hourhand.model.states import Reason
 
 MODULES = ("job_kind_test_handlers",)
@@ -83,10 +83,22 @@ async def test_failures_are_told_as_for_asynchronous_handlers(run):
     assert outcome.reason is Reason.EXCEPTION
     assert outcome.error.startswith("ValueError: no such customer\n")
     assert "worker_process" not in outcome.error
+    assert {"ValueError", "builtins.ValueError", "Exception"} <= set(outcome.tags)
     assert not (await run("t.no-retry")).retryable
     assert (await run("t.add", b=1)).reason is Reason.BAD_ARGUMENTS
     assert (await run("t.big", size=300_000)).reason is Reason.RESULT_TOO_LARGE
     assert len((await run("t.big", size=200_000)).result) == 200_000
+
+
+async def test_a_synchronous_handler_is_told_how_to_get_a_transaction(run):
+    outcome = await run("t.transaction")
+    assert outcome.error.startswith("ctx.transaction() needs an asynchronous handler: write `async def`")
+    assert not outcome.retryable
+
+
+async def test_a_synchronous_handler_can_snooze(run):
+    assert await run("t.snooze", seconds=90) == Snoozed(90, "not yet")
+    assert await run("t.snooze", seconds=10**9) == Snoozed(7 * 86_400, "not yet")
 
 
 async def test_leaving_with_exit_or_an_interrupt_does_not_end_the_worker(pool, run):
@@ -99,14 +111,15 @@ async def test_leaving_with_exit_or_an_interrupt_does_not_end_the_worker(pool, r
 async def test_a_handler_that_ends_its_process_fails_its_own_run_only(pool, run, make_task):
     logged = make_task({})
     outcome = await pool.run(logged.task, "t.os-exit")
-    assert outcome == Failed(Reason.EXIT_CODE, "the handler's process ended with code 7 in the middle of the run")
+    error = "the handler's process ended with code 7 in the middle of the run"
+    assert outcome == Failed(Reason.EXIT_CODE, error, tags=("exit:7",))
     assert logged.of("stdout") == ["last words"]
     assert await run("t.add", a=1) == Succeeded(2)
 
 
 async def test_a_handler_that_crashes_the_interpreter_is_told_by_its_signal(run):
     outcome = await run("t.segfault")
-    assert outcome == Failed(Reason.SIGNAL, "the handler's process was killed by SIGSEGV")
+    assert outcome == Failed(Reason.SIGNAL, "the handler's process was killed by SIGSEGV", tags=("signal:SIGSEGV",))
     assert await run("t.add", a=1) == Succeeded(2)
 
 

@@ -1,14 +1,31 @@
-"""How long a failed run waits, and how its policy is stored."""
+"""Whether a failed run is tried again, how long it waits, and how its policy is stored."""
 
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy, retry_from_json, retry_to_json
+from hourhand.model.retry import (
+    ASKED_FOR_NO_RETRY,
+    ASKED_FOR_RETRY,
+    DEFAULT_RETRY,
+    EntryFault,
+    RetryPolicy,
+    exception_tags,
+    exit_tags,
+    http_tags,
+    read_entry,
+    retry_from_json,
+    retry_to_json,
+    signal_tags,
+)
+from hourhand.model.states import Reason
 
 chances = st.floats(0, 1, exclude_max=True)
 counts = st.integers(1, 1001)
+entries = st.lists(st.sampled_from(["exit:3", "http:5xx", "timeout", "ValueError"]), max_size=3).map(tuple)
 curves = st.builds(
     RetryPolicy,
     max_retries=st.integers(0, 1000),
@@ -16,11 +33,15 @@ curves = st.builds(
     factor=st.floats(1, 100),
     max_seconds=st.floats(86_400, 864_000),
     jitter=st.floats(0, 1),
+    on=entries,
+    never_on=entries,
 )
 lists = st.builds(
     RetryPolicy,
     max_retries=st.integers(0, 1000),
     delays_seconds=st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20).map(tuple),
+    on=entries,
+    never_on=entries,
 )
 
 
@@ -62,10 +83,87 @@ def test_listed_delays_are_used_in_order_to_the_letter_and_the_last_one_repeats(
     assert policy.delay_after(failures, chance) == timedelta(seconds=expected)
 
 
-@given(curves | lists | st.builds(RetryPolicy, max_retries=st.integers(0, 1000)))
+@given(curves | lists | st.builds(RetryPolicy, max_retries=st.integers(0, 1000), on=entries, never_on=entries))
 def test_a_policy_is_read_back_as_it_was_stored(policy: RetryPolicy) -> None:
     assert retry_from_json(policy.max_retries, retry_to_json(policy)) == policy
 
 
 def test_the_default_curve_costs_nothing_to_store() -> None:
     assert retry_to_json(RetryPolicy(max_retries=7)) is None
+
+
+# --- which failures ---------------------------------------------------------------------------------------
+
+
+class Broken(ConnectionError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason", "tags"),
+    [
+        (3, Reason.EXIT_CODE, exit_tags(3)),
+        ("exit:3", Reason.EXIT_CODE, exit_tags(3)),
+        ("http:503", Reason.HTTP_STATUS, http_tags(503)),
+        ("http:5xx", Reason.HTTP_STATUS, http_tags(599)),
+        ("signal:SIGKILL", Reason.SIGNAL, signal_tags("SIGKILL")),
+        ("timeout", Reason.TIMEOUT, ()),
+        ("connection", Reason.CONNECTION, ()),
+        ("signal", Reason.SIGNAL, signal_tags("SIGSEGV")),
+        ("Broken", Reason.EXCEPTION, exception_tags(Broken.__mro__)),
+        (f"{__name__}.Broken", Reason.EXCEPTION, exception_tags(Broken.__mro__)),
+        ("ConnectionError", Reason.EXCEPTION, exception_tags(Broken.__mro__)),
+        ("builtins.OSError", Reason.EXCEPTION, exception_tags(Broken.__mro__)),
+        ("Exception", Reason.EXCEPTION, exception_tags(Broken.__mro__)),
+    ],
+)
+def test_a_failure_is_known_by_what_it_is_called(entry: Any, reason: Reason, tags: tuple[str, ...]) -> None:
+    named = read_entry(entry)
+    assert RetryPolicy(on=(named,)).tries_again(reason, tags, retryable=False)
+    assert not RetryPolicy(never_on=(named,)).tries_again(reason, tags, retryable=True)
+    assert not RetryPolicy(on=(named,), never_on=(named,)).tries_again(reason, tags, retryable=True)
+
+
+def test_what_is_not_named_is_not_tried_again_once_something_is() -> None:
+    policy = RetryPolicy(on=("http:503", "ValueError"))
+    assert not policy.tries_again(Reason.HTTP_STATUS, http_tags(500), retryable=True)
+    assert not policy.tries_again(Reason.TIMEOUT, (), retryable=True)
+    assert not policy.tries_again(Reason.EXCEPTION, exception_tags(Broken.__mro__), retryable=True)
+
+
+def test_what_is_taken_out_leaves_the_rest_as_it_was() -> None:
+    policy = RetryPolicy(never_on=("exit:2",))
+    assert policy.tries_again(Reason.EXIT_CODE, exit_tags(1), retryable=True)
+    assert not policy.tries_again(Reason.NOT_STARTED, (), retryable=False)
+
+
+def test_what_the_job_itself_asks_for_counts_more_than_a_list() -> None:
+    policy = RetryPolicy(on=("Exception", "exception"))
+    assert not policy.tries_again(Reason.EXCEPTION, (ASKED_FOR_NO_RETRY, "Exception"), retryable=False)
+    assert RetryPolicy(on=("exit:3",)).tries_again(Reason.EXCEPTION, (ASKED_FOR_RETRY,), retryable=True)
+
+
+@given(st.sampled_from(Reason), st.booleans())
+def test_without_lists_the_kind_knows_what_is_worth_another_try(reason: Reason, retryable: bool) -> None:
+    assert DEFAULT_RETRY.tries_again(reason, (), retryable) is retryable
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        -1, 256, "3", "exit:", "exit:256", "exit:x", "http:600", "http:0xx", "http:50", "signal:9", "conection",
+        "poison", "asked:retry", "", "a b", "Value-Error", "x" * 300, "Über", "pkg..Error",
+    ],
+)  # fmt: skip
+def test_what_names_no_failure_is_refused_with_an_example(entry: Any) -> None:
+    with pytest.raises(EntryFault):
+        read_entry(entry)
+
+
+@given(st.text(max_size=30) | st.integers(-1000, 1000))
+def test_an_entry_that_is_taken_is_taken_again_as_it_was_understood(entry: Any) -> None:
+    try:
+        understood = read_entry(entry)
+    except EntryFault:
+        return
+    assert read_entry(understood) == understood

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hourhand.model.ids import SHARDS
-from hourhand.model.shards import share_out
+from hourhand.model.shards import ranges_of, share_out
 
 crews = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=8, unique=True)
 few = settings(max_examples=25, deadline=None)  # each example weighs thousands of pairs
@@ -56,3 +56,9 @@ def test_shares_are_within_a_quarter_of_each_other_for_two_to_eight_schedulers(c
 
 def test_nobody_owns_anything_when_nobody_is_there() -> None:
     assert share_out([]) == {}
+
+
+def test_shards_are_told_as_ranges() -> None:
+    assert ranges_of([]) == []
+    assert ranges_of([0, 1, 2, 7, 9, 10]) == ["0-2", "7", "9-10"]
+    assert ranges_of(range(1024)) == ["0-1023"]

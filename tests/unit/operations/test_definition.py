@@ -49,7 +49,7 @@ def test_every_fault_of_a_body_is_found_at_once() -> None:
         queue="no spaces",
         priority=11,
         max_retries=-1,
-        retry=RetryRequest(base="1h", factor=0.5, max="1m", jitter=2.0),
+        retry=RetryRequest(base="1h", factor=0.5, max="1m", jitter=2.0, on=["sometimes"], never_on=["exit:999"]),
         catchup=CatchUpRequest(mode="some", window="long", max_runs=0),
         timeout="8d",
         labels={"bad key": "x", "fine": "\x07"},
@@ -58,8 +58,9 @@ def test_every_fault_of_a_body_is_found_at_once() -> None:
     )
     assert set(found) == {
         "/name", "/payload/n", "/schedule/0/cron", "/schedule/1/every", "/zone", "/start_at", "/dst_gap", "/queue",
-        "/priority", "/max_retries", "/retry/factor", "/retry/jitter", "/retry/max", "/catchup/mode", "/catchup/window",
-        "/catchup/max_runs", "/timeout", "/labels/bad key", "/labels/fine", "/description", "/owner",
+        "/priority", "/max_retries", "/retry/factor", "/retry/jitter", "/retry/max", "/retry/on/0", "/retry/never_on/0",
+        "/catchup/mode", "/catchup/window", "/catchup/max_runs", "/timeout",
+        "/labels/bad key", "/labels/fine", "/description", "/owner",
     }  # fmt: skip
 
 
@@ -150,6 +151,24 @@ def test_each_bad_delay_is_named_by_its_place() -> None:
     assert set(faults_of(retry=RetryRequest(delays=["1s", "x", "3"]))) == {"/retry/delays/1", "/retry/delays/2"}
 
 
+def test_the_failures_to_retry_are_read_in_all_their_forms() -> None:
+    retry = RetryRequest(on=[3, "exit:3", "http:5XX", "timeout"], never_on=["pkg.Error", "signal:sigkill"])
+    assert defined(retry=retry).retry == RetryPolicy(
+        on=("exit:3", "http:5xx", "timeout"), never_on=("pkg.Error", "signal:SIGKILL")
+    )
+
+
+def test_each_failure_that_does_not_exist_is_named_by_its_place() -> None:
+    found = faults_of(retry=RetryRequest(delays=["1s"], on=["timeout", 999, "conection"], never_on=[]))
+    assert found == dict.fromkeys(["/retry/on/1", "/retry/on/2", "/retry/never_on"], "invalid-retry-entry")
+
+
+def test_what_runs_at_most_once_has_no_retries() -> None:
+    assert defined(at_most_once=True).retry.max_retries == 0
+    assert defined(at_most_once=True, max_retries=0).retry.max_retries == 0
+    assert faults_of(at_most_once=True, max_retries=1) == {"/max_retries": "conflicting-fields"}
+
+
 # --- changes ----------------------------------------------------------------------------------------------
 
 FULL = JobDefinition(
@@ -187,6 +206,20 @@ def changed(old: JobDefinition, patch: JobPatch, now: datetime = NOW) -> JobDefi
 
 def test_a_change_of_nothing_changes_nothing() -> None:
     assert changed(FULL, JobPatch()) == FULL
+
+
+def test_a_change_keeps_the_failures_to_retry() -> None:
+    choice: dict[str, Any] = {"on": ["http:5xx"], "never_on": ["timeout"]}
+    for old in (defined(retry=RetryRequest(**choice)), defined(retry=RetryRequest(delays=["3s"], **choice))):
+        assert changed(old, JobPatch(description="new")).retry == old.retry
+
+
+def test_a_job_can_be_made_to_run_at_most_once_and_no_change_trips_over_it() -> None:
+    once = changed(defined(), JobPatch(at_most_once=True))
+    assert (once.policy.at_most_once, once.retry.max_retries) == (True, 0)
+    assert changed(once, JobPatch(description="new")).policy.at_most_once
+    with pytest.raises(InvalidFields):
+        changed(once, JobPatch(max_retries=2))
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,17 @@ async def test_more_than_may_wait_is_refused_at_the_door_and_the_waiting_ones_ar
     table.gate.set()
     await asyncio.gather(*answers)
     assert table.stored == ["in commit", "a", "b", "c"]
+
+
+async def test_when_the_writing_is_cancelled_everybody_who_waits_is_told(table: Table, group: GroupCommit) -> None:
+    table.gate.clear()
+    answers = submit(group, "in commit")
+    await turns()
+    answers += submit(group, "a", "b")
+    await turns()
+    group._writer.cancel()
+    told = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 5)
+    assert [type(fault) for fault in told] == [DatabaseUnavailable] * 3
+    table.gate.set()
+    await asyncio.gather(*submit(group, "c"))
+    assert table.stored == ["c"]

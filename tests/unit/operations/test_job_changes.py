@@ -16,6 +16,7 @@ from hourhand.operations.jobs import JobOperations, SubmitSettings
 from hourhand.operations.requests import Caller, JobPatch, JobRequest, RunNowRequest
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import JobStore, RunStore
+from hourhand.ports.submission_stores import SubmissionStore
 from hourhand.runtime.ids import IdSource
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -55,6 +56,7 @@ class Desk:
     def operations(self) -> JobOperations:
         return JobOperations(
             cast("JobStore", self),
+            cast("SubmissionStore", self),
             cast("RunStore", self),
             KINDS,
             self,

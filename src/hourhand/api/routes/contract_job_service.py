@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hourhand.api.answers import Answer, json_answer
+from hourhand.api.answers import Answer, json_answer, replay_header
 from hourhand.api.decoding import decode_optional_body, read_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults, renamed, renamed_pointers
@@ -23,7 +23,7 @@ from hourhand.api.frequencies import (
     recurring_schedule,
     short_form_of,
 )
-from hourhand.api.parameters import Parameter, limit_parameter
+from hourhand.api.parameters import IDEMPOTENCY_KEY, Parameter, limit_parameter
 from hourhand.api.views import EmptyBody
 from hourhand.model.errors import Fault
 from hourhand.model.job import Job
@@ -124,8 +124,19 @@ class JobServiceRoutes:
             Parameter("page", "Which page, from 1.", {"type": "integer", "minimum": 1, "default": 1}),
             limit_parameter(20, 100),
         )
+        submit = Endpoint(
+            "POST",
+            BASE,
+            self.submit,
+            tag,
+            "Submit a job",
+            JobOutcome,
+            202,
+            SubmittedJob,
+            headers=(IDEMPOTENCY_KEY,),
+        )
         return [
-            Endpoint("POST", BASE, self.submit, tag, "Submit a job", JobOutcome, 202, SubmittedJob),
+            submit,
             Endpoint("PUT", _ONE, self.update, tag, "Update a job", JobOutcome, 200, ChangedJob),
             Endpoint("DELETE", _ONE, self.cancel, tag, "Cancel a job", JobOutcome),
             Endpoint("GET", _ONE + "/status", self.status, tag, "Status of a job", JobStatus),
@@ -141,13 +152,14 @@ class JobServiceRoutes:
         return Endpoint("POST", path, handler, "job service", summary, JobOutcome, 200, EmptyBody, body_required=False)
 
     async def submit(self, call: Call) -> Answer:
+        key = call.idempotency_key(BASE)
         body, form = read_body(call.body, SubmittedJob)
         request, clashes = _request_of(body)
         if form or clashes:
             raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
         with renamed_pointers(_POINTERS):
-            job = await self._jobs.create(call.caller, request)
-        return json_answer(JobOutcome(job.job_id, "submitted"), 202)
+            made = await self._jobs.create(call.caller, request, key)
+        return json_answer(JobOutcome(made.job.job_id, "submitted"), 202, replay_header(made.replayed))
 
     async def update(self, call: Call) -> Answer:
         job_id = call.id("jobId")

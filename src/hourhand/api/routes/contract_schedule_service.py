@@ -14,12 +14,12 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hourhand.api.answers import Answer, header, json_answer
+from hourhand.api.answers import Answer, header, json_answer, replay_header
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults, renamed, renamed_pointers
-from hourhand.api.parameters import CURSOR, limit_parameter
+from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, limit_parameter
 from hourhand.api.views import RunIdView
 from hourhand.model.errors import Fault
 from hourhand.model.job import Job
@@ -132,8 +132,19 @@ class ScheduleServiceRoutes:
             parameters=(limit_parameter(500, 500), CURSOR),
             description="Where there are more, the Link header names the next page.",
         )
+        create = Endpoint(
+            "POST",
+            BASE,
+            self.create,
+            tag,
+            "Create and schedule a job",
+            ScheduledJobId,
+            202,
+            body,
+            headers=(IDEMPOTENCY_KEY,),
+        )
         return [
-            Endpoint("POST", BASE, self.create, tag, "Create and schedule a job", ScheduledJobId, 202, body),
+            create,
             Endpoint("PUT", _ONE, self.update, tag, "Change metadata or schedule", view, 200, change),
             Endpoint("DELETE", _ONE, self.cancel, tag, "Cancel a job or stop a running one", view),
             run_now,
@@ -143,14 +154,16 @@ class ScheduleServiceRoutes:
         ]
 
     async def create(self, call: Call) -> Answer:
+        key = call.idempotency_key(BASE)
         body, form = read_body(call.body, ScheduledJobBody)
         schedule, clashes = _schedule_of(body)
         request = JobRequest(name=body.name, payload=body.payload, schedule=schedule, max_retries=body.max_retries)
         if form or clashes:
             raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
         with renamed_pointers(_POINTERS):
-            job = await self._jobs.create(call.caller, request)
-        return json_answer(ScheduledJobId(job.job_id), 202, [header("location", f"{BASE}/{job.job_id}")])
+            made = await self._jobs.create(call.caller, request, key)
+        location = header("location", f"{BASE}/{made.job.job_id}")
+        return json_answer(ScheduledJobId(made.job.job_id), 202, [location, *replay_header(made.replayed)])
 
     async def update(self, call: Call) -> Answer:
         job_id = call.id("jobId")

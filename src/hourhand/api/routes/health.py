@@ -2,6 +2,7 @@
 
 from hourhand.api.answers import TEXT, Answer, json_answer
 from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.refusals import NotReady
 from hourhand.api.views import ReadinessView
 from hourhand.model.errors import WorldError
 from hourhand.operations.cluster import ClusterOperations
@@ -30,5 +31,6 @@ class HealthRoutes:
         except WorldError as away:
             # The code, not the message: the message may name hosts.
             checks = {"database": away.code}
-        good = all(found == "ok" for found in checks.values())
-        return json_answer(ReadinessView("ready" if good else "not-ready", checks), 200 if good else 503)
+        if any(found != "ok" for found in checks.values()):
+            raise NotReady(checks)
+        return json_answer(ReadinessView("ready", checks))

@@ -1,16 +1,16 @@
 """/api/v1/jobs: submit, look, change, pause, run now, cancel."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
-from hourhand.api.answers import Answer, header, json_answer
+from hourhand.api.answers import Answer, header, json_answer, replay_header
 from hourhand.api.cursors import make_cursor, read_cursor
-from hourhand.api.decoding import decode_batch, decode_body, decode_lines, decode_optional_body
+from hourhand.api.decoding import decode_optional_body, read_batch, read_body, read_lines, read_optional_body
 from hourhand.api.endpoints import NDJSON, Call, Endpoint
-from hourhand.api.explaining import FAULTS_MAX
-from hourhand.api.parameters import CURSOR, Parameter, Query, limit_parameter, pick
-from hourhand.api.routes.runs import STATUS, run_page_answer
+from hourhand.api.faults import all_faults
+from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, Parameter, Query, limit_parameter, pick
+from hourhand.api.routes.runs import FILTERS, run_page_answer
 from hourhand.api.settings import ApiSettings
 from hourhand.api.views import (
     BatchView,
@@ -30,7 +30,7 @@ from hourhand.api.views import (
 from hourhand.model.errors import Fault, InvalidFields, InvalidParameter
 from hourhand.model.job import PRIORITY_WORDS
 from hourhand.model.states import JobState
-from hourhand.operations.jobs import JobOperations
+from hourhand.operations.jobs import SLICE, JobOperations
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -43,6 +43,7 @@ from hourhand.operations.requests import (
 from hourhand.operations.runs import RunOperations
 
 BASE: Final = "/api/v1/jobs"
+_BATCH: Final = BASE + "/batch"
 _ONE: Final = BASE + "/{job_id}"
 _STATES: Final = {state.value: state for state in JobState}
 _PRIORITIES: Final = {**{str(number): number for number in range(10)}, **PRIORITY_WORDS}
@@ -68,10 +69,20 @@ class JobRoutes:
     def endpoints(self) -> list[Endpoint]:
         tag = "jobs"
         return [
-            Endpoint("POST", BASE, self.create, tag, "Submit a job", JobView, 202, JobRequest),
             Endpoint(
                 "POST",
-                BASE + "/batch",
+                BASE,
+                self.create,
+                tag,
+                "Submit a job",
+                JobView,
+                202,
+                JobRequest,
+                headers=(IDEMPOTENCY_KEY,),
+            ),
+            Endpoint(
+                "POST",
+                _BATCH,
                 self.create_many,
                 tag,
                 "Submit many jobs, all or none",
@@ -80,6 +91,7 @@ class JobRoutes:
                 list[JobRequest],
                 body_media=("application/json", NDJSON),
                 body_bytes_max=self._settings.batch_bytes_max,
+                headers=(IDEMPOTENCY_KEY,),
             ),
             Endpoint(
                 "GET",
@@ -148,7 +160,7 @@ class JobRoutes:
                 tag,
                 "Runs of a job, newest first",
                 RunPageView,
-                parameters=(limit_parameter(50, 500), CURSOR, STATUS),
+                parameters=(limit_parameter(50, 500), CURSOR, *FILTERS),
             ),
             Endpoint(
                 "GET", _ONE + "/next", self.next_times, tag, "When it falls due next", TimesView, parameters=(count,)
@@ -165,29 +177,33 @@ class JobRoutes:
         ]
 
     async def create(self, call: Call) -> Answer:
-        with self._all_faults(call.caller):
-            request = decode_body(call.body, JobRequest)
-        job = await self._jobs.create(await caller_for(call, request.namespace), request)
-        return json_answer(job_view(job), 202, [header("location", f"{BASE}/{job.job_id}")])
+        key = call.idempotency_key(BASE)
+        request, form = read_body(call.body, JobRequest)
+        if form:
+            raise all_faults(form, self._jobs.faults_of(call.caller, request))
+        made = await self._jobs.create(await caller_for(call, request.namespace), request, key)
+        location = header("location", f"{BASE}/{made.job.job_id}")
+        return json_answer(job_view(made.job), 202, [location, *replay_header(made.replayed)])
 
     async def create_many(self, call: Call) -> Answer:
-        decode = decode_lines if call.content_type == NDJSON else decode_batch
-        with self._all_faults(call.caller):
-            requests = decode(call.body, JobRequest, self._settings.batch_items_max)
+        key = call.idempotency_key(_BATCH)
+        read = read_lines if call.content_type == NDJSON else read_batch
+        requests, form = read(call.body, JobRequest, self._settings.batch_items_max)
+        if form:
+            raise all_faults(form, await self._faults_of_many(call.caller, requests), depth=2)
         caller = await caller_for(call, _one_namespace(requests, call.caller))
-        job_ids = await self._jobs.create_many(caller, requests)
-        return json_answer(BatchView(job_ids, len(job_ids)), 202)
+        made = await self._jobs.create_many(caller, requests, key)
+        return json_answer(BatchView(made.job_ids, len(made.job_ids)), 202, replay_header(made.replayed))
 
-    @contextmanager
-    def _all_faults(self, caller: Caller, unjudged: Sequence[str] = ()) -> Iterator[None]:
-        """Adds to the faults of form those of meaning, so that a caller learns everything at once."""
-        try:
-            yield
-        except InvalidFields as wrong:
-            for prefix, readable in wrong.readable[:FAULTS_MAX]:
-                fields = {name: value for name, value in readable.items() if name not in unjudged}
-                wrong.faults += [fault.under(prefix) for fault in self._jobs.faults_of(caller, fields)]
-            raise InvalidFields(wrong.faults[:FAULTS_MAX]) from None
+    async def _faults_of_many(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Fault]:
+        faults: list[Fault] = []
+        for place, request in enumerate(requests):
+            if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
+                await asyncio.sleep(0)
+            faults += [fault.under(f"/{place}") for fault in self._jobs.faults_of(caller, request)]
+            if len(faults) >= 1000:  # far more than will be told
+                break
+        return faults
 
     async def list_jobs(self, call: Call) -> Answer:
         filters = job_filter(call.query)
@@ -207,8 +223,9 @@ class JobRoutes:
     async def update(self, call: Call) -> Answer:
         job_id = call.id("job_id")
         if_version = call.if_version()
-        with self._all_faults(call.caller, unjudged=("payload",)):  # its kind is not known here
-            patch = decode_body(call.body, JobPatch)
+        patch, form = read_body(call.body, JobPatch)
+        if form:
+            raise all_faults(form, await self._jobs.faults_of_change(call.caller, job_id, patch))
         return _changed(await self._jobs.update(call.caller, job_id, patch, if_version))
 
     async def cancel(self, call: Call) -> Answer:
@@ -223,8 +240,11 @@ class JobRoutes:
         return _changed(await self._jobs.resume(call.caller, call.id("job_id")))
 
     async def run(self, call: Call) -> Answer:
-        request = decode_optional_body(call.body, RunNowRequest)
-        run_id = await self._jobs.run_now(call.caller, call.id("job_id"), request)
+        job_id = call.id("job_id")
+        request, form = read_optional_body(call.body, RunNowRequest)
+        if form:
+            raise all_faults(form, await self._jobs.faults_of_run(call.caller, job_id, request))
+        run_id = await self._jobs.run_now(call.caller, job_id, request)
         return json_answer(RunIdView(run_id), 202, [header("location", f"/api/v1/runs/{run_id}")])
 
     async def status(self, call: Call) -> Answer:

@@ -36,7 +36,7 @@ ALTER TABLE hourhand.live_runs
     ADD COLUMN waits_on int,            -- the gate that holds it; 0: an earlier run of its job
     ADD COLUMN expires_at timestamptz;  -- until when it may wait
 -- Those that wait on a gate, and those that were let go on from it and are not claimed yet.
-CREATE INDEX live_runs_waiting ON hourhand.live_runs (waits_on, state, priority DESC, ready_at)
+CREATE INDEX live_runs_waiting ON hourhand.live_runs (state, waits_on, priority DESC, ready_at)
     WHERE waits_on IS NOT NULL AND state IN (0, 1);
 CREATE INDEX live_runs_expiring ON hourhand.live_runs (expires_at) WHERE state IN (0, 1) AND expires_at IS NOT NULL;
 

@@ -78,10 +78,10 @@ WITH heads AS (
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held
 )
-SELECT c.run_id, c.gate_ids, c.overlaps
+SELECT c.run_id, c.gate_ids, c.waits_on, c.overlaps
   FROM (SELECT lane_id, priority, gate_ids FROM heads ORDER BY place) h
  CROSS JOIN LATERAL (
-    SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids,
+    SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
            CASE WHEN r.cause <> 0 THEN EXISTS (
                SELECT FROM hourhand.live_runs e
                 WHERE e.job_id = r.job_id AND e.cause <> 0
@@ -146,6 +146,22 @@ UPDATE hourhand.live_runs r SET ready_at = x.ready_at, waits_on = x.waits_on
   FROM unnest(@run_ids::uuid[], @waits_on::int[], @ready::timestamptz[]) AS x(run_id, waits_on, ready_at)
  WHERE r.run_id = x.run_id AND r.state = 0;
 
+-- name: pass_on
+-- Places that runs were let go on for and that they cannot use: as many others that wait for them go on instead.
+WITH next AS MATERIALIZED (
+    SELECT c.run_id
+      FROM unnest(@gate_ids::int[], @places::int[]) AS g(gate_id, places)
+     CROSS JOIN LATERAL (
+        SELECT x.run_id FROM hourhand.live_runs x
+         WHERE x.state = 1 AND x.waits_on = g.gate_id
+         ORDER BY x.priority DESC, x.ready_at
+         LIMIT g.places
+           FOR UPDATE SKIP LOCKED
+     ) c
+)
+UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
+RETURNING w.run_id;
+
 -- name: put_starts
 UPDATE hourhand.gates g SET rate_bucket = x.bucket, rate_starts = x.starts::int[]
   FROM unnest(@gate_ids::int[], @buckets::bigint[], @starts::text[]) AS x(gate_id, bucket, starts)
@@ -177,18 +193,18 @@ WITH finished AS (
     DELETE FROM hourhand.gate_slots s USING finished f
      WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
     RETURNING s.gate_id
+), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
+    SELECT c.run_id
+      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+     CROSS JOIN LATERAL (
+        SELECT x.run_id FROM hourhand.live_runs x
+         WHERE x.state = 1 AND x.waits_on = g.gate_id
+         ORDER BY x.priority DESC, x.ready_at
+         LIMIT g.places
+           FOR UPDATE SKIP LOCKED
+     ) c
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 FROM (
-        SELECT c.run_id
-          FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-         CROSS JOIN LATERAL (
-            SELECT x.run_id FROM hourhand.live_runs x
-             WHERE x.state = 1 AND x.waits_on = g.gate_id
-             ORDER BY x.priority DESC, x.ready_at
-             LIMIT g.places
-               FOR UPDATE SKIP LOCKED
-         ) c
-    ) p WHERE w.run_id = p.run_id AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
     RETURNING w.run_id
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -221,18 +237,18 @@ WITH returned AS (
     DELETE FROM hourhand.gate_slots s USING returned f
      WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
     RETURNING s.gate_id
+), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
+    SELECT c.run_id
+      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+     CROSS JOIN LATERAL (
+        SELECT x.run_id FROM hourhand.live_runs x
+         WHERE x.state = 1 AND x.waits_on = g.gate_id
+         ORDER BY x.priority DESC, x.ready_at
+         LIMIT g.places
+           FOR UPDATE SKIP LOCKED
+     ) c
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 FROM (
-        SELECT c.run_id
-          FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-         CROSS JOIN LATERAL (
-            SELECT x.run_id FROM hourhand.live_runs x
-             WHERE x.state = 1 AND x.waits_on = g.gate_id
-             ORDER BY x.priority DESC, x.ready_at
-             LIMIT g.places
-               FOR UPDATE SKIP LOCKED
-         ) c
-    ) p WHERE w.run_id = p.run_id AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
     RETURNING w.run_id
 ), kept AS (
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error)

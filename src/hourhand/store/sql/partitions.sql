@@ -19,3 +19,32 @@ DELETE FROM hourhand.nodes WHERE ended_at < @before AND returned;
 
 -- name: prune_tokens
 DELETE FROM hourhand.tokens WHERE revoked_at < @before OR expires_at < @before;
+
+-- name: prune_idempotency_keys
+-- Passes over those that somebody is just taking anew.
+DELETE FROM hourhand.idempotency_keys k
+ USING (SELECT namespace_id, key FROM hourhand.idempotency_keys
+         WHERE created_at <= @before
+         ORDER BY created_at LIMIT @limit FOR UPDATE SKIP LOCKED) old
+ WHERE k.namespace_id = old.namespace_id AND k.key = old.key
+RETURNING 1;
+
+-- name: prune_unique_keys
+-- Looks at one slice of unique keys, drops those whose job no longer holds them, and answers where the next slice begins.
+-- `job_id` is compared once more under the lock: somebody may have taken the key over since, whose job is not seen yet.
+WITH slice AS MATERIALIZED (
+    SELECT namespace_id, key, job_id, until FROM hourhand.unique_keys
+     WHERE (namespace_id, key) > (@namespace_id::int, @key::text)
+     ORDER BY namespace_id, key LIMIT @limit
+), free AS MATERIALIZED (
+    SELECT s.namespace_id, s.key, s.job_id FROM slice s
+     WHERE NOT EXISTS (SELECT FROM hourhand.jobs_in_full j
+                        WHERE j.namespace_id = s.namespace_id AND j.job_id = s.job_id AND j.status <> 2
+                          AND (s.until > @now OR j.alive OR j.status = 1))
+), locked AS (
+    SELECT u.namespace_id, u.key FROM hourhand.unique_keys u JOIN free USING (namespace_id, key, job_id)
+       FOR UPDATE OF u SKIP LOCKED
+), dropped AS (
+    DELETE FROM hourhand.unique_keys u USING locked WHERE u.namespace_id = locked.namespace_id AND u.key = locked.key
+)
+SELECT namespace_id, key FROM slice ORDER BY namespace_id DESC, key DESC LIMIT 1;

@@ -50,11 +50,14 @@ RETURNING run_id;
 
 -- name: expire_runs
 -- Ends runs that waited too long: past the job's deadline, or for a start that did not come in time.
-WITH gone AS (
-    DELETE FROM hourhand.live_runs r
-     WHERE r.run_id IN (SELECT run_id FROM hourhand.live_runs
-                         WHERE state IN (0, 1) AND expires_at IS NOT NULL AND expires_at <= @now
-                         ORDER BY expires_at LIMIT @limit FOR UPDATE SKIP LOCKED)
+WITH expired AS MATERIALIZED (
+    SELECT run_id FROM hourhand.live_runs
+     WHERE state IN (0, 1) AND expires_at IS NOT NULL AND expires_at <= @now
+     ORDER BY expires_at
+     LIMIT @limit
+       FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM hourhand.live_runs r USING expired e WHERE r.run_id = e.run_id
     RETURNING r.*
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -76,21 +79,20 @@ RETURNING run_id;
 -- The healing sweep: wherever a gate has room that nobody was told of, as many of its waiting runs go on. Those that
 -- were told already and have not been claimed yet count as told.
 WITH RECURSIVE awaited AS (
-    (SELECT waits_on FROM hourhand.live_runs WHERE state IN (0, 1) AND waits_on > 0 ORDER BY waits_on LIMIT 1)
+    (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0 ORDER BY waits_on LIMIT 1)
     UNION ALL
     SELECT (SELECT r.waits_on FROM hourhand.live_runs r
-             WHERE r.state IN (0, 1) AND r.waits_on IS NOT NULL AND r.waits_on > a.waits_on
-             ORDER BY r.waits_on LIMIT 1)
+             WHERE r.state = 1 AND r.waits_on > a.waits_on ORDER BY r.waits_on LIMIT 1)
       FROM awaited a WHERE a.waits_on IS NOT NULL
 ), room AS (
     SELECT a.waits_on,
-           least(coalesce(g.capacity, @limit), @limit)
-           - (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = a.waits_on)
-           - (SELECT count(*) FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = a.waits_on) AS places
+           least(coalesce(g.capacity
+                          - (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = a.waits_on)
+                          - (SELECT count(*) FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = a.waits_on),
+                          @limit), @limit) AS places
       FROM awaited a LEFT JOIN hourhand.gates g ON g.gate_id = a.waits_on
      WHERE a.waits_on IS NOT NULL
-)
-UPDATE hourhand.live_runs w SET state = 0 FROM (
+), next AS MATERIALIZED (
     SELECT c.run_id FROM room
      CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
@@ -99,7 +101,8 @@ UPDATE hourhand.live_runs w SET state = 0 FROM (
          LIMIT greatest(room.places, 0)
            FOR UPDATE SKIP LOCKED
      ) c
-) p WHERE w.run_id = p.run_id AND w.state = 1
+)
+UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
 RETURNING w.run_id;
 
 -- name: free_stray_slots

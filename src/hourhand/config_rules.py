@@ -1,0 +1,73 @@
+"""Rules that join settings of several keys. Each has a reason that an operator can follow."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+SECRETS: Final = ("database.url", "database.listen_url")
+_ORDERED: Final = (
+    ("scheduler.tick_seconds", "below", "scheduler.horizon_seconds"),  # or runs are created late
+    ("scheduler.tick_seconds_min", "at most", "scheduler.tick_seconds"),
+    ("executor.heartbeat_seconds", "below", "executor.self_fence_seconds"),  # or runs are ended between two heartbeats
+    ("kinds.worker_processes_warm", "at most", "kinds.worker_processes_max"),
+)
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_SQL_WORDS: Final = frozenset({"all", "default", "do", "end", "group", "information_schema", "order", "table", "user"})
+
+
+def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
+    """The keys that a rule joins, and what to say. Every rule has a reason that an operator can follow."""
+    yield from _broken_time_rules(v)
+    yield from _broken_database_rules(v)
+    if not _is_loopback(v["api.host"]) and not v["server.insecure_bind"]:
+        advice = "put a proxy with TLS before a loopback address, or set server.insecure_bind"
+        what = f"api.host {v['api.host']} is reachable by others over plain HTTP: {advice}"
+        yield ["api.host", "server.insecure_bind"], what
+    if v["api.public_url"] is not None and not re.match(r"https?://[^/\s]", v["api.public_url"]):
+        yield ["api.public_url"], f"api.public_url must begin with http:// or https://, not {v['api.public_url']!r}"
+    for name in ("name", "api.host"):
+        if not v[name].strip() or len(v[name]) > 200 or not v[name].isprintable():
+            yield [name], f"{name} must be 1 to 200 printable characters"
+    if not v["executor.queues"]:
+        yield ["executor.queues"], 'executor.queues must name at least one queue; "*" means every queue'
+
+
+def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
+    for room in ("scheduler", "executor"):
+        beat, lease = f"{room}.heartbeat_seconds", f"{room}.lease_seconds"
+        if v[beat] * 3 > v[lease] * (1 + 1e-9):
+            rule = f"must be at most a third of {lease} ({v[lease]:g}), so that one lost renewal does no harm"
+            yield [beat, lease], f"{beat} ({v[beat]:g}) {rule}"
+    fence, kill, lease = (f"executor.{name}_seconds" for name in ("self_fence", "self_fence_kill", "lease"))
+    if v[fence] + v[kill] >= v[lease]:
+        rule = f"must together be shorter than {lease} ({v[lease]:g}), after which others may start the same runs"
+        yield [fence, kill, lease], f"{fence} ({v[fence]:g}) and {kill} ({v[kill]:g}) {rule}"
+    for lower, relation, upper in _ORDERED:
+        if v[lower] > v[upper] or (relation == "below" and v[lower] == v[upper]):
+            yield [lower, upper], f"{lower} ({v[lower]:g}) must be {relation} {upper} ({v[upper]:g})"
+
+
+def _broken_database_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
+    for name in SECRETS:
+        if v[name] and not re.match(r"postgres(ql)?://", v[name]):
+            yield [name], f"{name} must be postgresql://user:password@host:port/database"
+    schema = v["database.schema"]
+    if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in _SQL_WORDS:
+        rule = "lower-case letters, digits and _, at most 63, no word of SQL, not beginning with pg_"
+        yield ["database.schema"], f"database.schema {schema!r} is no name to use: {rule}"
+    if v["database.pooler"] and not v["database.listen_url"]:
+        what = "database.pooler needs database.listen_url, because nothing can be heard through a pooler"
+        yield ["database.pooler", "database.listen_url"], what
+    pool, own, most = "database.pool_max", "executor.transaction_connections", "embedded.connections_max"
+    needed = v[pool] * 4 + v[own] + 10
+    if not v["database.url"] and needed > v[most]:
+        rule = f"need {most} to be at least {needed}, not {v[most]}: every node has connections of its own"
+        yield [pool, own, most], f"{pool} ({v[pool]}) and {own} ({v[own]}) {rule}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() in ("localhost", "localhost.localdomain")

@@ -1,0 +1,574 @@
+"""Gates: a limit is never exceeded, by whomever and however runs are claimed, and whoever waits goes on when there is room."""
+
+import asyncio
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from sample_jobs import (
+    NAMESPACE,
+    START,
+    at,
+    claim,
+    definition,
+    due_job,
+    every,
+    execute,
+    ids,
+    insert,
+    new_job,
+    returned,
+    rows,
+    succeeded,
+)
+
+from hourhand.database.connections import Record
+from hourhand.model.ids import scheduled_run_id
+from hourhand.model.policy import Overlap, Policy, Rate
+from hourhand.model.run import Claim
+from hourhand.model.states import RunState
+from hourhand.ports.operator_stores import LimitChange
+from hourhand.ports.stores import Head, NewJob, Wish
+from hourhand.wiring import Store
+
+ONE_AT_A_TIME = Policy(concurrency_key="customer-{id}")
+HELD = (RunState.CLAIMED, RunState.RUNNING, RunState.CANCELLING)
+
+
+def keyed(customer: int = 1, ready_at: datetime = START, limit: int = 1, **fields: Any) -> NewJob:
+    """A job that runs once; all of one customer share a limit."""
+    policy = Policy(concurrency_key="customer-{id}", concurrency_limit=limit)
+    return due_job(ready_at, payload={"n": 1, "id": customer}, policy=policy, **fields)
+
+
+async def live(store: Store) -> dict[UUID, Record]:
+    return {row["run_id"]: row for row in await rows(store, "live_runs")}
+
+
+async def states(store: Store) -> Counter[int]:
+    return Counter(row["state"] for row in (await live(store)).values())
+
+
+async def ask_for(store: Store, job_id: UUID, count: int = 1, payload: Any = None) -> list[UUID]:
+    """Runs that somebody asks for."""
+    job = await store.jobs.get_job(NAMESPACE, job_id)
+    assert job is not None
+    run_ids = [ids.new_id(START) for _ in range(count)]
+    for run_id in run_ids:
+        assert await store.runs.insert_manual_run(run_id, job, NAMESPACE, "ada", None, payload, START, "allow")
+    return run_ids
+
+
+async def other_namespace(store: Store) -> int:
+    await store.names.create_namespace("other")
+    namespace_id = await store.names.find_namespace("other")
+    assert namespace_id is not None
+    return namespace_id
+
+
+# --- never exceeded ---------------------------------------------------------------------------------------
+
+
+async def shared_key(store: Store) -> int:
+    await insert(store, *(keyed(limit=3, priority=number % 3) for number in range(60)))
+    return 3
+
+
+async def limit_of_a_job(store: Store) -> int:
+    job = due_job(policy=Policy(max_concurrency=3))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 59)
+    return 3
+
+
+async def limit_of_a_queue(store: Store) -> int:
+    await store.queues.limit_queue(NAMESPACE, "small", LimitChange(capacity=3))
+    jobs = [due_job(queue="small", priority=number % 3) for number in range(30)]
+    await insert(store, *jobs, *(due_job(queue="small", policy=Policy(at_most_once=True)) for _ in range(30)))
+    return 3
+
+
+async def limit_of_a_namespace(store: Store) -> int:
+    await insert(store, *(due_job(queue=f"queue-{number % 4}", needs=f"need-{number % 2}") for number in range(60)))
+    await store.queues.change_namespace(NAMESPACE, None, LimitChange(capacity=3))
+    return 3
+
+
+async def limit_that_comes_later(store: Store) -> int:
+    """Runs are claimed already when the limit is given."""
+    await insert(store, *(due_job(queue="small") for _ in range(62)))
+    first = await claim(store, 99, limit=2)
+    await store.queues.limit_queue(NAMESPACE, "small", LimitChange(capacity=3))
+    await store.live_runs.finish_runs([succeeded(one) for one in first])
+    return 3
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "limited", [shared_key, limit_of_a_job, limit_of_a_queue, limit_of_a_namespace, limit_that_comes_later]
+)
+async def test_four_claimers_at_once_never_exceed_a_limit(store: Store, limited: Any, seed: int) -> None:
+    limit = await limited(store)
+    chance = random.Random(seed)
+    held: set[UUID] = set()
+    most = 0
+
+    async def claimer(executor_id: int) -> None:
+        nonlocal most
+        async with asyncio.timeout(60):
+            while await states(store):
+                mine = await claim(store, executor_id, at(5), chance.randint(1, 5))
+                held.update(one.run_id for one in mine)
+                counted = await states(store)
+                most = max(most, len(held), sum(counted[state] for state in HELD))
+                assert most <= limit
+                for one in mine:
+                    held.remove(one.run_id)
+                    await give_up(store, one, chance)
+
+    async def healer() -> None:
+        while True:
+            await store.turns.let_go_on(1000)
+            await asyncio.sleep(0)
+
+    healing = asyncio.create_task(healer())
+    try:
+        await asyncio.gather(*(claimer(executor_id) for executor_id in range(1, 5)))
+    finally:
+        healing.cancel()
+    assert most == limit
+    assert len(await rows(store, "runs")) >= 60
+    assert await rows(store, "gate_slots") == []
+
+
+async def give_up(store: Store, one: Claim, chance: random.Random) -> None:
+    """Ends a run, or has it fail or be lost, and at times both are said."""
+    match chance.randint(0, 4):
+        case 0:
+            await store.live_runs.requeue_runs([returned(one, at(2), failed=True)])
+        case 1:
+            await store.live_runs.requeue_runs([returned(one, at(0), lost=True)])
+            assert await store.live_runs.finish_runs([succeeded(one)]) == set(), "its fence has passed"
+        case _:
+            await store.live_runs.finish_runs([succeeded(one)])
+
+
+async def test_customers_do_not_wait_for_each_other(store: Store) -> None:
+    await insert(store, *(keyed(customer) for customer in (1, 2, 3) for _ in range(3)))
+    assert len(await claim(store, 1)) == 3
+    assert await states(store) == {RunState.CLAIMED: 3, RunState.WAITING: 6}
+
+
+async def test_a_key_of_one_namespace_is_not_that_of_another(store: Store) -> None:
+    other = await other_namespace(store)
+    await insert(store, keyed(), keyed(), *(msgspec.structs.replace(keyed(), namespace_id=other) for _ in range(2)))
+    assert len(await claim(store, 1)) == 2
+
+
+async def test_a_run_takes_a_place_in_all_of_its_gates_or_in_none(store: Store) -> None:
+    await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=2))
+    await insert(store, keyed(1), keyed(1), keyed(2), keyed(3))
+    claimed = await claim(store, 1)
+    assert len(claimed) == 2
+    slots = Counter(row["run_id"] for row in await rows(store, "gate_slots"))
+    assert slots == {one.run_id: 2 for one in claimed}
+
+
+async def test_a_run_that_somebody_asks_for_obeys_the_limit_of_its_own_key(store: Store) -> None:
+    [job_id] = await insert(store, keyed(1))
+    [first] = await claim(store, 1)
+    [same, other] = [*await ask_for(store, job_id), *await ask_for(store, job_id, payload={"n": 1, "id": 2})]
+    assert [one.run_id for one in await claim(store, 1)] == [other]
+    assert (await live(store))[same]["state"] == RunState.WAITING
+    await store.live_runs.finish_runs([succeeded(first)])
+    assert [one.run_id for one in await claim(store, 1)] == [same]
+
+
+# --- waiting ----------------------------------------------------------------------------------------------
+
+
+async def test_runs_that_wait_for_a_place_are_out_of_the_ready_index(store: Store) -> None:
+    await insert(store, *(keyed() for _ in range(5)))
+    await claim(store, 1)
+    assert await states(store) == {RunState.CLAIMED: 1, RunState.WAITING: 4}
+    assert await store.live_runs.peek_ready([*await store.names.lanes()]) == []
+
+
+async def test_more_wait_than_are_looked_at_at_once_and_still_nobody_is_passed_over(store: Store) -> None:
+    await insert(store, *(keyed() for _ in range(1200)), keyed(2, at(0.5)))
+    claimed = [one for _ in range(3) for one in await claim(store, 1, at(1))]
+    assert len(claimed) == 2
+    assert await states(store) == {RunState.CLAIMED: 2, RunState.WAITING: 1199}
+
+
+async def test_runs_that_end_let_as_many_go_on_those_of_the_highest_priority_first(store: Store) -> None:
+    await insert(store, *(keyed(limit=3) for _ in range(3)))
+    running = await claim(store, 1)
+    await insert(store, *(keyed(ready_at=at(number), limit=3, priority=number) for number in (1, 9, 5, 7)))
+    assert await claim(store, 1, at(10)) == []
+    told: list[str] = []
+    store.live_runs.on_let_go = lambda: told.append("look")
+
+    await store.live_runs.finish_runs([succeeded(one) for one in running[:2]])
+
+    ready = [row["priority"] for row in (await live(store)).values() if row["state"] == RunState.QUEUED]
+    assert sorted(ready) == [7, 9]
+    assert told == ["look"]
+    assert sorted(one.ready_at for one in await claim(store, 1, at(10))) == [at(7), at(9)]
+
+
+async def test_the_end_of_runs_without_gates_tells_nobody(store: Store) -> None:
+    told: list[str] = []
+    store.live_runs.on_let_go = lambda: told.append("look")
+    await insert(store, due_job(), keyed())
+    await store.live_runs.finish_runs([succeeded(one) for one in await claim(store, 1)])
+    assert told == []
+
+
+@pytest.mark.parametrize("how", ["failed", "lost"])
+async def test_a_run_that_goes_back_to_the_queue_gives_its_place_to_another(store: Store, how: str) -> None:
+    await insert(store, keyed(), keyed())
+    [first] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(first, at(60), **{how: True})])
+    [second] = await claim(store, 1)
+    assert second.run_id != first.run_id
+    assert [row["run_id"] for row in await rows(store, "gate_slots")] == [second.run_id]
+    assert await claim(store, 1, at(60)) == [], "the place is taken when it comes back"
+    assert (await live(store))[first.run_id]["state"] == RunState.WAITING
+
+
+async def test_a_run_that_is_cancelled_gives_its_place_to_another_when_it_is_gone(store: Store) -> None:
+    await insert(store, keyed(), keyed())
+    [first] = await claim(store, 1)
+    await store.runs.cancel_runs(NAMESPACE, [first.run_id], "cancelled", START)
+    assert await claim(store, 1) == []
+    await store.live_runs.finish_runs([succeeded(first)])
+    assert len(await claim(store, 1)) == 1
+
+
+async def test_a_place_that_the_next_one_cannot_use_is_passed_on_at_once(store: Store) -> None:
+    """The next in the queue's line is of a customer that runs already; behind it stand others that could start."""
+    await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=2))
+    await insert(store, keyed(1), keyed(2))
+    first, second = sorted(await claim(store, 1), key=lambda one: one.payload["id"])
+    await insert(store, *(keyed(1, at(number)) for number in range(1, 5)), keyed(3, at(5)))
+    assert await claim(store, 1, at(10)) == []
+
+    await store.live_runs.finish_runs([succeeded(second)])
+
+    claimed = [one for _ in range(6) for one in await claim(store, 1, at(10))]
+    assert [one.payload["id"] for one in claimed] == [3]
+
+
+# --- the healing sweep ------------------------------------------------------------------------------------
+
+
+async def test_a_promotion_that_was_lost_is_made_up_for(store: Store) -> None:
+    await insert(store, *(keyed(limit=2) for _ in range(5)))
+    await claim(store, 1)
+    await execute(store, "DELETE FROM hourhand.gate_slots")
+    await execute(store, "DELETE FROM hourhand.live_runs WHERE state = 2")
+    assert await store.turns.let_go_on(1000) == 2
+    assert len(await claim(store, 1)) == 2
+
+
+async def test_the_sweep_lets_no_more_go_on_than_there_is_room_for_however_often_it_looks(store: Store) -> None:
+    await insert(store, *(keyed(limit=3) for _ in range(10)))
+    running = await claim(store, 1)
+    assert [await store.turns.let_go_on(1000) for _ in range(3)] == [0, 0, 0]
+    await store.live_runs.finish_runs([succeeded(one) for one in running[:1]])
+    assert [await store.turns.let_go_on(1000) for _ in range(3)] == [0, 0, 0], "one was told by the end of the other"
+    assert (await states(store))[RunState.QUEUED] == 1
+
+
+async def test_the_sweep_has_room_for_as_many_as_a_wide_gate_holds(store: Store) -> None:
+    """The bound of one sweep is one for those it lets go, not for those that run."""
+    await insert(store, *(keyed(limit=20) for _ in range(30)))
+    running = await claim(store, 1)
+    assert len(running) == 20
+    await store.live_runs.finish_runs([succeeded(one) for one in running[:8]])
+    await execute(store, "UPDATE hourhand.live_runs SET state = 1 WHERE state = 0")
+    assert [await store.turns.let_go_on(3) for _ in range(4)] == [3, 3, 2, 0]
+
+
+async def test_the_sweep_looks_at_every_gate_and_at_those_that_are_gone(store: Store) -> None:
+    await insert(store, *(keyed(customer, limit=2) for customer in range(1, 6) for _ in range(3)))
+    assert len(await claim(store, 1)) == 10
+    await execute(store, "DELETE FROM hourhand.gate_slots WHERE gate_id IN (2, 4)")
+    await execute(store, "DELETE FROM hourhand.gates WHERE gate_id = 5")
+    assert await store.turns.let_go_on(1000) == 3
+
+
+async def test_those_a_rate_delays_do_not_keep_the_sweep_from_others_of_their_gate(store: Store) -> None:
+    policy = Policy(max_concurrency=2, rate=Rate(1, 60))
+    job = due_job(policy=policy)
+    await insert(store, job)
+    await ask_for(store, job.job_id, 5)
+    [first] = await claim(store, 1)
+    await store.live_runs.finish_runs([succeeded(first)])
+    assert await store.turns.let_go_on(1000) == 0
+    delayed = [row for row in (await live(store)).values() if row["ready_at"] > START]
+    assert len(delayed) == 5
+
+
+async def test_places_of_runs_that_nobody_holds_are_freed(store: Store) -> None:
+    await insert(store, keyed(1), keyed(2), keyed(3))
+    claimed = await claim(store, 1)
+    assert await store.turns.free_stray_slots() == 0
+    gone, back, _ = (one.run_id for one in claimed)
+    await execute(store, "DELETE FROM hourhand.live_runs WHERE run_id = $1", gone)
+    await execute(store, "UPDATE hourhand.live_runs SET state = 0 WHERE run_id = $1", back)
+    assert await store.turns.free_stray_slots() == 2
+    assert [row["run_id"] for row in await rows(store, "gate_slots")] == [claimed[2].run_id]
+
+
+async def test_what_waits_is_told_apart(store: Store) -> None:
+    assert await store.turns.what_waits(START) == (False, False, False)
+    await insert(store, keyed(), keyed())
+    await claim(store, 1)
+    assert await store.turns.what_waits(START) == (False, True, False)
+    policy = Policy(queue_timeout_seconds=5)
+    await insert(store, due_job(at(0), policy=policy))
+    assert await store.turns.what_waits(at(4.9)) == (False, True, False)
+    assert await store.turns.what_waits(at(5)) == (False, True, True)
+
+
+# --- rates ------------------------------------------------------------------------------------------------
+
+
+async def test_a_rate_spreads_starts_over_time(store: Store) -> None:
+    job = due_job(policy=Policy(rate=Rate(3, 60)))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 9)
+    started: list[int] = []
+    for second in range(0, 300, 5):
+        for one in await claim(store, 1, at(second)):
+            started.append(second)
+            await store.live_runs.finish_runs([succeeded(one, at(second))])
+    assert len(started) == 10
+    for first in started:
+        assert sum(first <= other < first + 60 for other in started) <= 3
+    assert started[-1] <= 200, "three a minute, and not much less"
+
+
+async def test_two_executors_share_one_rate(store: Store) -> None:
+    job = due_job(policy=Policy(rate=Rate(5, 60)))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 20)
+    claimed = await asyncio.gather(*(claim(store, executor_id, limit=4) for executor_id in (1, 2, 3)))
+    assert sum(map(len, claimed)) <= 5
+    more = await claim(store, 1)
+    assert sum(map(len, claimed)) + len(more) == 5
+    assert await claim(store, 1, at(59)) == []
+
+
+async def test_runs_that_a_rate_delays_stay_ready_and_wake_by_themselves(store: Store) -> None:
+    job = due_job(policy=Policy(rate=Rate(1, 60)))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 2)
+    await claim(store, 1)
+    assert await states(store) == {RunState.CLAIMED: 1, RunState.QUEUED: 2}
+    heads = await store.live_runs.peek_ready([*await store.names.lanes()])
+    assert [at(60) <= head.ready_at <= at(62) for head in heads] == [True]
+
+
+# --- changes of a limit -----------------------------------------------------------------------------------
+
+
+async def change(store: Store, job_id: UUID, **fields: Any) -> None:
+    job = await store.jobs.get_job(NAMESPACE, job_id)
+    assert job is not None
+    changed = msgspec.structs.replace(job.definition, **fields)
+    assert await store.jobs.change_job(NAMESPACE, job_id, changed, job.version, None, START, "ada") is not None
+
+
+async def test_a_limit_that_is_raised_lets_more_go_on(store: Store) -> None:
+    job = due_job(policy=Policy(max_concurrency=1))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 4)
+    await claim(store, 1)
+    await change(store, job.job_id, policy=Policy(max_concurrency=3))
+    await store.turns.let_go_on(1000)
+    assert len(await claim(store, 1)) == 2
+
+
+async def test_a_limit_that_is_lowered_lets_nobody_in_until_it_fits(store: Store) -> None:
+    job = due_job(policy=Policy(max_concurrency=3))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 4)
+    running = await claim(store, 1)
+    await change(store, job.job_id, policy=Policy(max_concurrency=2))
+    for one, expected in zip(running, (0, 1, 1), strict=True):
+        assert await store.live_runs.finish_runs([succeeded(one)]) == {one.run_id}
+        await store.turns.let_go_on(1000)
+        assert len(await claim(store, 1)) == expected
+
+
+async def test_what_runs_already_counts_against_the_new_limit_of_its_job(store: Store) -> None:
+    job = due_job()
+    await insert(store, job)
+    await ask_for(store, job.job_id, 2)
+    running = await claim(store, 1)
+    assert len(running) == 3
+    await change(store, job.job_id, policy=Policy(max_concurrency=2))
+    [waiting] = await ask_for(store, job.job_id)
+    for one, expected in zip(running, ([], [waiting]), strict=False):
+        assert await claim(store, 1) == []
+        await store.live_runs.finish_runs([succeeded(one)])
+        await store.turns.let_go_on(1000)
+    assert [one.run_id for one in await claim(store, 1)] == expected
+
+
+async def test_a_limit_that_is_taken_away_holds_nobody_up(store: Store) -> None:
+    job = due_job(policy=Policy(max_concurrency=1))
+    await insert(store, job)
+    await ask_for(store, job.job_id, 3)
+    await claim(store, 1)
+    await change(store, job.job_id, policy=Policy())
+    assert len(await claim(store, 1)) == 3
+
+
+async def test_a_rate_that_is_taken_away_or_raised_delays_nobody_any_longer(store: Store) -> None:
+    for policy in (Policy(), Policy(rate=Rate(1000, 1))):
+        job = due_job(policy=Policy(rate=Rate(1, 3600)))
+        await insert(store, job)
+        await ask_for(store, job.job_id, 2)
+        assert len(await claim(store, 1)) == 1
+        await change(store, job.job_id, policy=policy)
+        assert len(await claim(store, 1, at(2))) == 2
+
+
+async def test_a_retry_that_is_due_later_stays_so_when_its_job_changes(store: Store) -> None:
+    job = due_job(policy=Policy(rate=Rate(10, 1)))
+    await insert(store, job)
+    [first] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(first, at(100), failed=True)])
+    await change(store, job.job_id, policy=Policy(rate=Rate(5, 1)))
+    assert [row["ready_at"] for row in (await live(store)).values()] == [at(100)]
+
+
+async def test_a_run_with_a_payload_of_its_own_keeps_its_own_key_when_its_job_changes(store: Store) -> None:
+    [job_id] = await insert(store, keyed(1))
+    await claim(store, 1)
+    await ask_for(store, job_id, 2, payload={"n": 1, "id": 2})
+    await change(store, job_id, description="other")
+    assert [one.payload["id"] for one in await claim(store, 1)] == [2]
+    assert (await states(store))[RunState.WAITING] == 1
+    await change(store, job_id, policy=Policy(concurrency_key="{id}-{n}", concurrency_limit=2))
+    assert [one.payload["id"] for one in await claim(store, 1)] == [2]
+
+
+async def test_a_run_that_somebody_asked_for_of_an_older_version_is_not_made(store: Store) -> None:
+    """It would pass by the limits of the newer one."""
+    [job_id] = await insert(store, due_job())
+    old = await store.jobs.get_job(NAMESPACE, job_id)
+    assert old is not None
+    await change(store, job_id, policy=Policy(max_concurrency=1))
+    made = await store.runs.insert_manual_run(ids.new_id(START), old, NAMESPACE, "ada", None, None, START)
+    assert made is False
+
+
+async def test_the_newest_limit_that_a_job_names_for_a_key_counts_for_all(store: Store) -> None:
+    await insert(store, *(keyed(limit=5) for _ in range(4)))
+    await insert(store, keyed(limit=2))
+    assert len(await claim(store, 1)) == 2
+
+
+async def test_a_claim_under_way_does_not_pass_by_a_limit_that_is_given_meanwhile(store: Store) -> None:
+    """Careful claims look first and write later; in between nobody may change what they have seen."""
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    await insert(store, *(due_job(past, queue="small", policy=Policy(at_most_once=True)) for _ in range(4)))
+    await claim(store, 1, START, 1)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    ask_gates = store.live_runs._ask_gates
+
+    async def slow(*arguments: Any) -> Any:
+        verdict = await ask_gates(*arguments)
+        reached.set()
+        await go_on.wait()
+        return verdict
+
+    store.live_runs._ask_gates = slow  # type: ignore[method-assign]
+    claiming = asyncio.create_task(claim(store, 2, START, 2))
+    await reached.wait()
+    limiting = asyncio.create_task(store.queues.limit_queue(NAMESPACE, "small", LimitChange(capacity=1)))
+    done, _ = await asyncio.wait([limiting], timeout=0.5)
+    go_on.set()
+    got = await claiming
+    await limiting
+    slots = await rows(store, "gate_slots")
+    assert len(slots) == 1 + len(got), "what came before the limit counts against it"
+    assert not done
+
+
+# --- lanes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(max_concurrency=5)])
+async def test_nothing_of_a_paused_queue_is_claimed_by_one_who_does_not_know_yet(store: Store, policy: Policy) -> None:
+    await insert(store, due_job(policy=policy))
+    await store.names.lanes()
+    [head] = await store.live_runs.peek_ready([1])
+    await store.queues.pause_queue(NAMESPACE, "default", "ada", None)
+    assert (await store.live_runs.claim_runs(1, [Wish(head, 1, 10)], START, START)).claims == []
+    assert (await store.live_runs.claim_carefully(1, [head], START, 10)).claims == []
+    await store.queues.resume_queue(NAMESPACE, "default")
+    assert len(await claim(store, 1)) == 1
+
+
+async def test_a_plain_claim_takes_nothing_of_a_lane_that_has_become_limited(store: Store) -> None:
+    await insert(store, due_job(), due_job())
+    await store.names.lanes()
+    heads = await store.live_runs.peek_ready([1])
+    await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=1))
+    wishes = [Wish(head, 1, 10) for head in heads]
+    assert (await store.live_runs.claim_runs(1, wishes, START, START)).claims == []
+    assert len(await claim(store, 1)) == 1
+
+
+async def test_a_plain_claim_takes_nothing_of_a_lane_whose_runs_have_gates(store: Store) -> None:
+    await insert(store, keyed())
+    await store.names.lanes()
+    wishes = [Wish(Head(1, 5, START), 1, 10)]
+    assert (await store.live_runs.claim_runs(1, wishes, START, START)).claims == []
+
+
+async def test_runs_with_gates_of_their_own_have_a_lane_of_their_own(store: Store) -> None:
+    await insert(store, due_job(), keyed(), due_job(policy=Policy(overlap=Overlap.ALLOW)))
+    lanes = await rows(store, "lanes")
+    assert sorted((row["queue"], row["gated"]) for row in lanes) == [("default", False), ("default", True)]
+
+
+async def test_careful_claims_are_not_made_ahead_of_time(store: Store) -> None:
+    await insert(store, keyed(ready_at=at(0.04)))
+    await store.names.lanes()
+    heads = await store.live_runs.peek_ready([1])
+    assert (await store.live_runs.claim_carefully(1, heads, START, 10)).claims == []
+    assert len((await store.live_runs.claim_carefully(1, heads, at(0.04), 10)).claims) == 1
+
+
+# --- at most once -----------------------------------------------------------------------------------------
+
+
+async def test_a_run_that_may_run_at_most_once_is_begun_with_its_claim(store: Store) -> None:
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await insert(store, due_job(past, policy=Policy(at_most_once=True)))
+    [got] = await claim(store, 1, datetime.now(UTC))
+    [row] = await rows(store, "live_runs")
+    assert row["state"] == RunState.RUNNING
+    assert abs(row["started_at"] - datetime.now(UTC)) < timedelta(seconds=30)
+    assert (got.at_most_once, got.careful) == (True, True)
+    [held] = await store.live_runs.held_by([1], 10)
+    assert held.at_most_once
+
+
+async def test_other_runs_with_gates_are_begun_when_they_begin(store: Store) -> None:
+    await insert(store, keyed())
+    [got] = await claim(store, 1)
+    [row] = await rows(store, "live_runs")
+    assert (row["state"], row["started_at"]) == (RunState.CLAIMED, None)
+    assert (got.at_most_once, got.careful) == (False, True)

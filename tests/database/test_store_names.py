@@ -1,0 +1,24 @@
+"""Numbers of lanes and namespaces: asked for once, and again when the database may have become another."""
+
+from sample_jobs import NAMESPACE
+
+from hourhand.wiring import Store
+
+
+async def test_numbers_are_asked_for_anew_after_the_database_was_away(store: Store) -> None:
+    """A standby that took over may lack the newest lane, and has given its number to another since."""
+    key = (NAMESPACE, "newest", "python", False)
+    number = (await store.names.lane_ids([key]))[key]
+    async with store.database.connection() as db:
+        await db.execute(f"UPDATE {store.database.schema}.lanes SET queue = 'another' WHERE lane_id = $1", number)
+    assert (await store.names.lane_ids([key]))[key] == number, "it is known"
+
+    store.names.forget()
+    assert (await store.names.lane_ids([key]))[key] != number
+
+
+async def test_what_somebody_has_in_hand_is_not_forgotten_under_it(store: Store) -> None:
+    key = (NAMESPACE, "held", "python", False)
+    held = await store.names.lane_ids([key])
+    store.names.forget()
+    assert key in held

@@ -1,0 +1,69 @@
+"""The database's clock as a node sees it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hourhand.runtime.clock import DatabaseClock
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Both:
+    """A database and a node whose clocks can be set."""
+
+    def __init__(self) -> None:
+        self.monotonic = 1000.0
+        self.ahead = 0.0
+        self.clock = DatabaseClock(lambda: self.monotonic)
+
+    def sample(self, round_trip: float = 0.002) -> None:
+        middle = self.database_now(round_trip / 2)
+        self.clock.observe(middle, self.monotonic, self.monotonic + round_trip)
+        self.monotonic += round_trip
+
+    def database_now(self, later: float = 0.0) -> datetime:
+        return START + timedelta(seconds=self.monotonic + later + self.ahead)
+
+    def passes(self, seconds: float) -> None:
+        self.monotonic += seconds
+
+
+@pytest.fixture
+def both() -> Both:
+    both = Both()
+    for _ in range(4):
+        both.sample()
+        both.passes(3)
+    return both
+
+
+def test_it_shows_the_databases_time_whatever_the_node_believes(both: Both) -> None:
+    assert abs((both.clock.now() - both.database_now()).total_seconds()) < 0.005
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -1.5, 1.5, 86400.0])
+def test_a_jump_of_the_databases_clock_is_followed_at_once_and_remembered(both: Both, jump: float) -> None:
+    assert both.clock.seconds_since_jump() > 1e9
+    both.ahead += jump
+    both.sample()
+    assert abs((both.clock.now() - both.database_now()).total_seconds()) < 0.005
+    both.passes(10)
+    both.sample()
+    assert both.clock.seconds_since_jump() == pytest.approx(10, abs=0.1)
+
+
+def test_a_slow_answer_and_a_clock_that_drifts_are_no_jumps(both: Both) -> None:
+    both.sample(round_trip=20.0)
+    for _ in range(100):
+        both.passes(4)
+        both.ahead += 0.01
+        both.sample()
+    assert both.clock.seconds_since_jump() > 1e9
+
+
+def test_the_first_sample_is_no_jump_however_wrong_the_nodes_own_clock_is() -> None:
+    both = Both()
+    both.ahead = 1e9
+    both.sample()
+    assert both.clock.seconds_since_jump() > 1e9
