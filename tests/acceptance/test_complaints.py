@@ -317,8 +317,8 @@ def test_a_run_does_not_stay_running_when_its_executor_is_dead_and_an_operator_n
         mortal = cluster.add("executor", HOURHAND_EXECUTOR_QUEUES="mortal")
         # The lease of this one would last ten minutes; the operator knows better.
         patient = cluster.add("executor", HOURHAND_EXECUTOR_QUEUES="patient", HOURHAND_EXECUTOR_LEASE_SECONDS="600")
-        runs = [start_on(client, queue) for queue in ("mortal", "patient")]
-        number = cluster.node_id(patient)
+        _, number = cluster.node_id(mortal), cluster.node_id(patient)
+        runs = start_on(client, "mortal", "patient")
         for name in (mortal, patient):
             cluster.process(name).kill()
         began = time.monotonic()
@@ -329,12 +329,13 @@ def test_a_run_does_not_stay_running_when_its_executor_is_dead_and_an_operator_n
         assert time.monotonic() - began < LEASE + 12
 
 
-def start_on(client: Client, queue: str) -> UUID:
-    """A run that has begun there."""
-    job = client.create_job(name="lasts", payload={"handler": "lasts", "seconds": 2}, queue=queue, max_retries=0)
-    run = client.wait_for_start(job.job_id)
-    wait_for(lambda: client.get_run(run.run_id).status == "running", "it is running")
-    return run.run_id
+def start_on(client: Client, *queues: str) -> list[UUID]:
+    """A run in each queue, which has begun."""
+    job = {"name": "lasts", "payload": {"handler": "lasts", "seconds": 4}, "max_retries": 0}
+    jobs = [client.create_job(**job, queue=queue).job_id for queue in queues]
+    runs = [client.wait_for_start(job_id).run_id for job_id in jobs]
+    wait_for(lambda: all(client.get_run(run).status == "running" for run in runs), "they are running")
+    return runs
 
 
 def assert_is_tried_again(client: Client, run_id: UUID) -> None:

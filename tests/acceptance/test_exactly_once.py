@@ -80,6 +80,35 @@ def test_the_count_is_right_although_the_executor_is_killed_again_and_again(clus
         print(f"\n    {RUNS} runs, {KILLS} kills, {tries['count']} lost attempts: counted {row['n']}")
 
 
+def test_the_count_is_right_although_connections_break_at_any_moment(cluster: Roles, capsys: Any) -> None:
+    job = {
+        "name": "count",
+        "payload": {"handler": "count"},
+        "max_retries": 1000,
+        "retry": {"delays": ["100ms"]},
+    }
+    with cluster.client() as client:
+        client.create_jobs([job] * RUNS)
+    cuts = 0
+    while live(cluster):
+        target = effects(cluster) + 5
+        wait_for(lambda target=target: effects(cluster) >= target or not live(cluster), "it counts on", 60)
+        cuts += len(
+            sql(
+                cluster.database,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%transaction'",
+            )
+        )
+    [told] = sql(cluster.database, f"SELECT count(*), count(DISTINCT run_id) AS runs FROM {cluster.schema}_app.effects")
+    [tries] = sql(cluster.database, f"SELECT count(*) FROM {cluster.schema}.attempts")
+    assert ended(cluster) == {RunState.SUCCEEDED: RUNS}
+    assert effects(cluster) == told["count"] == told["runs"] == RUNS
+    with capsys.disabled():
+        print(
+            f"\n    {RUNS} runs, {cuts} connections cut, {tries['count']} failed attempts: counted {effects(cluster)}"
+        )
+
+
 def effects(cluster: Roles) -> int:
     [row] = sql(cluster.database, f"SELECT n FROM {cluster.schema}_app.counter")
     return int(row["n"])

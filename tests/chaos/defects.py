@@ -8,6 +8,7 @@ find a broken promise in the defective code and none in ours, under the same sce
 
 import argparse
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -189,7 +190,9 @@ def patched_copy(defect: Defect, folder: Path) -> Path:
     shutil.copytree(SOURCE / "hourhand", source / "hourhand", ignore=shutil.ignore_patterns("__pycache__"))
     # From the folder above src, as the patch names its files; two lines of context on each side must fit.
     command = ["git", "apply", "-C2", "--whitespace=nowarn", str(defect.patch)]
-    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # Should the folder lie inside a repository, git must not look for the files in that.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    said = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if said.returncode:
         raise PatchRefused(f"{defect.patch.name} does not fit any more: {said.stderr.strip()}")
     return source

@@ -149,7 +149,8 @@ class Nemesis:
         leader = await self._leader()
         if role == "leader":
             return leader
-        names = [name for name, node in self._cluster.nodes.items() if node.role == role and name != leader]
+        nodes = self._cluster.nodes
+        names = [name for name, node in nodes.items() if node.role == role and name != leader and node.pid is not None]
         return self._chance.choice(sorted(names))
 
     async def _leader(self) -> str:

@@ -6,6 +6,7 @@ defect has a scenario of its own. Everything that happened is in the folder afte
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,11 @@ class Recorded:
 
 
 async def record(order: Order, act: Act) -> Recorded:
+    """Everything up to the logs. Ends what it started also when it is asked to stop."""
     begun = time.monotonic()
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     order.folder.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(
         order.folder,

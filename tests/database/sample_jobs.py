@@ -70,9 +70,9 @@ async def claim(store: Store, executor_id: int, until: datetime = START, limit: 
     if not due:
         return []
     plain = [Wish(head, 1, limit) for head in due if not lanes[head.lane_id].careful]
-    careful = [head for head in due if lanes[head.lane_id].careful]
+    careful = [Wish(head, 1, limit) for head in due if lanes[head.lane_id].careful]
     claims = (await store.live_runs.claim_runs(executor_id, plain, until, until)).claims if plain else []
-    more = await store.live_runs.claim_carefully(executor_id, careful, until, limit) if careful else None
+    more = await store.live_runs.claim_carefully(executor_id, careful, until) if careful else None
     return claims + (more.claims if more else [])
 
 

@@ -68,6 +68,11 @@ SELECT hourhand.scheduled_run_id(due, job_id), job_id, due, due, due, {NAMESPACE
 INSERT INTO hourhand.log_chunks (run_id, attempt, first_line, at, stream, lines)
 SELECT job_id, 1, line, ARRAY[due_at], ARRAY[0], ARRAY['a line of text'] FROM numbered, generate_series(1, 100) line
  WHERE n <= 500;
+
+INSERT INTO hourhand.idempotency_keys (namespace_id, key, digest, job_ids, created_at)
+SELECT {NAMESPACE}, 'key ' || n, 'x', ARRAY[job_id], due_at FROM numbered;
+INSERT INTO hourhand.unique_keys (namespace_id, key, job_id, until)
+SELECT {NAMESPACE}, 'key ' || n, job_id, CASE n % 3 WHEN 0 THEN due_at END FROM numbered;
 """
 
 
@@ -377,7 +382,7 @@ async def test_the_verbs_of_a_job_find_its_live_runs_by_the_job_or_by_their_id(
     for name, more in (
         ("job_live_runs", {}),
         ("withdraw_runs", {"now": at(-1)}),
-        ("refresh_lane_of_runs", {"lane_id": 1, "priority": 1, "version": 2}),
+        ("refresh_lane_of_runs", {"lane_id": 1, "priority": 1, "version": 2, "now": at(-1)}),
     ):
         assert_by_index(await explain(ground, "jobs.sql", name, settled, **which, **more), ground, 200)
 
@@ -433,3 +438,35 @@ async def test_losses_are_counted_by_the_ids_of_the_runs(ground: Ground, settled
     run_ids = [ground.run_id(number) for number in (10, 20, 30)]
     plan = await explain(ground, "live_runs.sql", "count_losses", settled, run_ids=run_ids, since=START)
     assert_by_index(plan, ground, 200)
+
+
+@both_ways
+async def test_keys_of_submissions_are_found_by_themselves(ground: Ground, settled: bool) -> None:
+    keys = [f"key {number}" for number in range(950, 1050)]
+    which = {"namespace_ids": [NAMESPACE] * 100, "keys": keys}
+    plan = await explain(
+        ground, "submissions.sql", "claim_keys", settled,
+        **which, digests=["x"] * 100, job_ids=[f"{{{UUID(int=1)}}}"] * 100, created_at=[START] * 100, kept="1 day",
+        patience="1s",
+    )  # fmt: skip
+    assert_by_index(plan, ground, 5000, rows=100)
+    found = await explain(
+        ground, "submissions.sql", "find_key", settled, namespace_id=NAMESPACE, key="key 7", since=at(-1)
+    )
+    assert_by_index(found, ground, 20, rows=1)
+    for name, more in (("claim_unique_keys", {"patience": "1s"}), ("take_over_unique_keys", {"nows": [START] * 100})):
+        plan = await explain(
+            ground, "submissions.sql", name, settled,
+            **which, job_ids=[UUID(int=number) for number in range(100)], untils=[None] * 100, **more,
+        )  # fmt: skip
+        assert_by_index(plan, ground, 10_000)
+
+
+@both_ways
+async def test_a_slice_of_unique_keys_is_judged_by_the_ids_of_their_jobs(ground: Ground, settled: bool) -> None:
+    plan = await explain(
+        ground, "partitions.sql", "prune_unique_keys", settled, namespace_id=0, key="", now=START, limit=100
+    )
+    assert_by_index(plan, ground, 10_000, rows=1)
+    old = await explain(ground, "partitions.sql", "prune_idempotency_keys", settled, before=at(100), limit=50)
+    assert_by_index(old, ground, 1000, rows=50)

@@ -15,6 +15,7 @@ from hourhand.model.policy import Policy, Rate
 from hourhand.model.snapshot import Snapshot
 from hourhand.model.states import JobState, RunState
 from hourhand.ports.operator_stores import LimitChange
+from hourhand.ports.stores import Wish
 from hourhand.wiring import Store
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -108,7 +109,7 @@ async def test_the_starts_that_a_rate_remembers_are_seen(store: Store) -> None:
     run_id = await made(store, 1)
     await store.queues.limit_queue(NAMESPACE, "default", LimitChange(rate=Rate(1, 3600.0)))
     heads = await store.live_runs.peek_ready([*await store.names.lanes()])
-    await store.live_runs.claim_carefully(1, heads, datetime.now(UTC), 10)
+    await store.live_runs.claim_carefully(1, [Wish(head, 1, 10) for head in heads], datetime.now(UTC))
 
     snapshot = await look(store, run_id)
 

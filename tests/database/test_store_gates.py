@@ -181,7 +181,8 @@ async def test_a_run_takes_a_place_in_all_of_its_gates_or_in_none(store: Store) 
 async def test_a_run_that_somebody_asks_for_obeys_the_limit_of_its_own_key(store: Store) -> None:
     [job_id] = await insert(store, keyed(1))
     [first] = await claim(store, 1)
-    [same, other] = [*await ask_for(store, job_id), *await ask_for(store, job_id, payload={"n": 1, "id": 2})]
+    [same] = await ask_for(store, job_id)
+    [other] = await ask_for(store, job_id, payload={"n": 1, "id": 2})
     assert [one.run_id for one in await claim(store, 1)] == [other]
     assert (await live(store))[same]["state"] == RunState.WAITING
     await store.live_runs.finish_runs([succeeded(first)])
@@ -303,18 +304,6 @@ async def test_the_sweep_looks_at_every_gate_and_at_those_that_are_gone(store: S
     assert await store.turns.let_go_on(1000) == 3
 
 
-async def test_those_a_rate_delays_do_not_keep_the_sweep_from_others_of_their_gate(store: Store) -> None:
-    policy = Policy(max_concurrency=2, rate=Rate(1, 60))
-    job = due_job(policy=policy)
-    await insert(store, job)
-    await ask_for(store, job.job_id, 5)
-    [first] = await claim(store, 1)
-    await store.live_runs.finish_runs([succeeded(first)])
-    assert await store.turns.let_go_on(1000) == 0
-    delayed = [row for row in (await live(store)).values() if row["ready_at"] > START]
-    assert len(delayed) == 5
-
-
 async def test_places_of_runs_that_nobody_holds_are_freed(store: Store) -> None:
     await insert(store, keyed(1), keyed(2), keyed(3))
     claimed = await claim(store, 1)
@@ -416,11 +405,23 @@ async def test_what_runs_already_counts_against_the_new_limit_of_its_job(store: 
     assert len(running) == 3
     await change(store, job.job_id, policy=Policy(max_concurrency=2))
     [waiting] = await ask_for(store, job.job_id)
-    for one, expected in zip(running, ([], [waiting]), strict=False):
+    for one in running[:2]:
         assert await claim(store, 1) == []
         await store.live_runs.finish_runs([succeeded(one)])
         await store.turns.let_go_on(1000)
-    assert [one.run_id for one in await claim(store, 1)] == expected
+    assert [one.run_id for one in await claim(store, 1)] == [waiting]
+
+
+async def test_a_retry_obeys_the_limit_that_its_job_was_given_meanwhile(store: Store) -> None:
+    job = due_job()
+    await insert(store, job)
+    await ask_for(store, job.job_id, 2)
+    running = await claim(store, 1)
+    await change(store, job.job_id, policy=Policy(max_concurrency=1), priority=7)
+    await store.live_runs.requeue_runs([returned(one, at(0), failed=True) for one in running])
+    [again] = await claim(store, 1)
+    [head] = [row for row in (await live(store)).values() if row["run_id"] == again.run_id]
+    assert (again.careful, head["version"], head["priority"]) == (True, 2, 7)
 
 
 async def test_a_limit_that_is_taken_away_holds_nobody_up(store: Store) -> None:
@@ -515,7 +516,7 @@ async def test_nothing_of_a_paused_queue_is_claimed_by_one_who_does_not_know_yet
     [head] = await store.live_runs.peek_ready([1])
     await store.queues.pause_queue(NAMESPACE, "default", "ada", None)
     assert (await store.live_runs.claim_runs(1, [Wish(head, 1, 10)], START, START)).claims == []
-    assert (await store.live_runs.claim_carefully(1, [head], START, 10)).claims == []
+    assert (await store.live_runs.claim_carefully(1, [Wish(head, 1, 10)], START)).claims == []
     await store.queues.resume_queue(NAMESPACE, "default")
     assert len(await claim(store, 1)) == 1
 
@@ -546,9 +547,9 @@ async def test_runs_with_gates_of_their_own_have_a_lane_of_their_own(store: Stor
 async def test_careful_claims_are_not_made_ahead_of_time(store: Store) -> None:
     await insert(store, keyed(ready_at=at(0.04)))
     await store.names.lanes()
-    heads = await store.live_runs.peek_ready([1])
-    assert (await store.live_runs.claim_carefully(1, heads, START, 10)).claims == []
-    assert len((await store.live_runs.claim_carefully(1, heads, at(0.04), 10)).claims) == 1
+    wishes = [Wish(head, 1, 10) for head in await store.live_runs.peek_ready([1])]
+    assert (await store.live_runs.claim_carefully(1, wishes, START)).claims == []
+    assert len((await store.live_runs.claim_carefully(1, wishes, at(0.04))).claims) == 1
 
 
 # --- at most once -----------------------------------------------------------------------------------------

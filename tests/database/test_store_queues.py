@@ -12,7 +12,7 @@ from hourhand.model.errors import Overloaded
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.policy import Rate
 from hourhand.ports.operator_stores import LimitChange
-from hourhand.ports.stores import NewJob
+from hourhand.ports.stores import NewJob, Wish
 from hourhand.store import queues as module
 from hourhand.wiring import Store
 
@@ -28,6 +28,10 @@ async def due_in(store: Store, queue: str, count: int = 1, **fields: Any) -> lis
 
 async def claimed(store: Store, executor_id: int = 1, limit: int = 100) -> list[UUID]:
     return [one.run_id for one in await claim(store, executor_id, LONG_AGO + timedelta(days=1), limit)]
+
+
+async def wishes(store: Store, lanes: list[int]) -> list[Wish]:
+    return [Wish(head, 1, 10) for head in await store.live_runs.peek_ready(lanes)]
 
 
 async def states(store: Store) -> list[int]:
@@ -197,7 +201,7 @@ async def test_what_a_rate_has_put_off_goes_on_when_the_rate_is_taken_away(store
     await limit(store, "reports", rate=Rate(1, 3600.0))
     now = datetime.now(UTC)
     lanes = [*await store.names.lanes()]
-    taken = await store.live_runs.claim_carefully(1, await store.live_runs.peek_ready(lanes), now, 10)
+    taken = await store.live_runs.claim_carefully(1, await wishes(store, lanes), now)
     assert len(taken.claims) == 1
     later = [row for row in await rows(store, "live_runs") if row["state"] == 0]
     assert all(row["ready_at"] > now and row["waits_on"] for row in later)
@@ -214,13 +218,13 @@ async def test_a_quicker_rate_counts_for_those_that_were_put_off_by_the_slower_o
     await limit(store, "reports", rate=Rate(1, 3600.0))
     lanes = [*await store.names.lanes()]
     now = datetime.now(UTC)
-    await store.live_runs.claim_carefully(1, await store.live_runs.peek_ready(lanes), now, 10)
+    await store.live_runs.claim_carefully(1, await wishes(store, lanes), now)
     [before] = await rows(store, "gates")
 
     await limit(store, "reports", rate=Rate(3, 3600.0))
     [after] = await rows(store, "gates")
     assert after["rate_starts"] == before["rate_starts"], "the same stretch of time goes on counting"
-    more = await store.live_runs.claim_carefully(1, await store.live_runs.peek_ready(lanes), datetime.now(UTC), 10)
+    more = await store.live_runs.claim_carefully(1, await wishes(store, lanes), datetime.now(UTC))
     assert len(more.claims) == 2
 
     await limit(store, "reports", rate=Rate(3, 60.0))

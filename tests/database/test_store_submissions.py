@@ -31,7 +31,7 @@ from hourhand.model.states import JobState
 from hourhand.ports.stores import NewJob
 from hourhand.ports.submission_stores import Duplicates, Earlier, Submission
 from hourhand.store import submissions
-from hourhand.store.jobs import rows_of
+from hourhand.store.job_rows import rows_of
 from hourhand.wiring import Store
 
 DAY = timedelta(days=1)

@@ -40,6 +40,10 @@ class SetClock(DatabaseClock):
     def seconds_until(self, instant: datetime) -> float:
         return (instant - self.time).total_seconds()
 
+    @property
+    def error_seconds(self) -> float:
+        return 0.0
+
 
 class NotedBus:
     def __init__(self) -> None:
@@ -106,12 +110,18 @@ class FunctionKind:
 
 
 class Executor:
-    """Receiver, attempts and recorder of one node, on the database's own clock."""
+    """Receiver, attempts and recorder of one node, on the database's own clock unless another is given."""
 
-    def __init__(self, store: Store, function: Callable[[Task], Awaitable[Outcome]], slots: int = 100) -> None:
+    def __init__(
+        self,
+        store: Store,
+        function: Callable[[Task], Awaitable[Outcome]],
+        slots: int = 100,
+        clock: DatabaseClock | None = None,
+    ) -> None:
         self.store = store
         self.kind = FunctionKind(function)
-        self.clock = DatabaseClock()
+        self.clock = clock or DatabaseClock()
         kinds = cast("Mapping[str, JobKind]", {"number": self.kind})
         offers = offers_of(kinds)
         self.capacity = Capacity({SlotClass.INLINE: slots, SlotClass.PROCESS: 0})

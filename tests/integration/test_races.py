@@ -5,9 +5,9 @@ import time
 from typing import Any, cast
 
 from crew import FunctionKind, NotedBus, Scheduler, SetClock
-from sample_jobs import NAMESPACE, at, every, insert, new_job, rows
+from sample_jobs import NAMESPACE, at, due_job, every, insert, new_job, rows
 
-from hourhand.executor.lost_claims import LostClaims
+from hourhand.executor.lost_claims import SECOND_LOOK_SECONDS, LostClaims
 from hourhand.model.errors import Conflict
 from hourhand.model.policy import Overlap, Policy
 from hourhand.model.states import JobState, RunState
@@ -64,6 +64,8 @@ async def test_jobs_on_time_do_not_wait_for_those_that_missed_a_day(store: Store
 
 
 class HandsThatHold:
+    claims_begun = claims_ended = 3
+
     def __init__(self, *keys: Any) -> None:
         self.keys = set(keys)
 
@@ -82,11 +84,30 @@ async def test_a_claim_whose_answer_was_lost_goes_back_to_the_queue(store: Store
     wishes = [Wish(head, 1, 10) for head in heads]
     known, lost = (await store.live_runs.claim_runs(7, wishes, at(10), at(10))).claims
     hands = HandsThatHold((known.run_id, known.fence))
-    watch = LostClaims(store.live_runs, cast("Any", hands), cast("Any", hands), lambda: 7, SetClock())
+    watch = LostClaims(store.live_runs, cast("Any", hands), cast("Any", hands), lambda: 7, SetClock(), hands)
 
-    await watch.run_once()
+    assert await watch.run_once() == SECOND_LOOK_SECONDS
     assert {row["state"] for row in await rows(store, "live_runs")} == {RunState.CLAIMED}, "one look is not enough"
     await watch.run_once()
 
     states = {row["run_id"]: row["state"] for row in await rows(store, "live_runs")}
     assert states == {known.run_id: RunState.CLAIMED, lost.run_id: RunState.QUEUED}
+    assert await watch.run_once() is None, "nothing is left to be looked at soon"
+
+
+async def test_a_claim_is_not_lost_as_long_as_its_answer_may_still_come(store: Store) -> None:
+    await insert(store, due_job())
+    await store.names.lanes()
+    wishes = [Wish(head, 1, 10) for head in await store.live_runs.peek_ready([1])]
+    assert len((await store.live_runs.claim_runs(7, wishes, at(10), at(10))).claims) == 1
+    hands = HandsThatHold()
+    hands.claims_begun = 4  # and not ended: the answer is on its way
+    watch = LostClaims(store.live_runs, cast("Any", hands), cast("Any", hands), lambda: 7, SetClock(), hands)
+
+    for _ in range(3):
+        await watch.run_once()
+    assert {row["state"] for row in await rows(store, "live_runs")} == {RunState.CLAIMED}
+
+    hands.claims_begun, hands.claims_ended = 9, 4  # it was given up; later ones cannot have brought this one
+    await watch.run_once()
+    assert {row["state"] for row in await rows(store, "live_runs")} == {RunState.QUEUED}

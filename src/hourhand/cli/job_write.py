@@ -28,11 +28,21 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @field_options
 @click.option("--from-file", metavar="FILE", help="Fields as a JSON object, - for stdin; options win over them.")
+@click.option("--unique-key", metavar="KEY", help="Only if no live job has this key.")
+@click.option("--unique-period", metavar="LENGTH", help="With --unique-key: one per hour, day, ... instead: 1h, 1d.")
+@click.option("--idempotency-key", metavar="KEY", help="Repeating the command with the same KEY makes no second job.")
 @wait_options
 @session_options
 @click.pass_context
 def create(
-    ctx: click.Context, /, name: str | None, from_file: str | None, wait: bool, follow: bool, **given: Any
+    ctx: click.Context,
+    /,
+    name: str | None,
+    from_file: str | None,
+    idempotency_key: str | None,
+    wait: bool,
+    follow: bool,
+    **given: Any,
 ) -> None:
     """Create a job. It runs at once unless --cron, --every or --at says otherwise.
 
@@ -55,12 +65,13 @@ def create(
         fields["payload"] = {**(fields.get("payload") or {}), **pieces.values}
     if pieces.kind:
         fields["kind"] = pieces.kind
+    fields |= {each: given[each] for each in ("unique_key", "unique_period") if given[each] is not None}
     if name is not None:
         fields["name"] = name
     if "name" not in fields:
         raise click.UsageError("a NAME for the job is missing", ctx)
     with connected() as client:
-        job = client.create_job(**fields)
+        job = client.create_job(**({} if idempotency_key is None else {"idempotency_key": idempotency_key}), **fields)
         say(f"job {job.name!r} is created{_due_words(job)}")
         if wait:
             _watch_first_run(client, job, follow)

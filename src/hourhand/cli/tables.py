@@ -132,6 +132,7 @@ def job_details(job: JobView) -> None:
             ("timeout", job.timeout),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
             ("owner", job.owner),
+            ("unique key", job.unique_key),
             ("description", job.description),
             ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
         ]

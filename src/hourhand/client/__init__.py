@@ -11,7 +11,7 @@ output; the two clients only carry it.
 """
 
 from hourhand.client.asynchronous import AsyncClient
-from hourhand.client.problems import ApiProblem, JobEndedWithoutRun, WaitTimedOut
+from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.client.synchronous import Client
 from hourhand.client.views import (
     AttemptView,
@@ -41,6 +41,7 @@ from hourhand.client.views import (
 )
 
 __all__ = [
+    "AnswerLost",
     "ApiProblem",
     "AsyncClient",
     "AttemptView",

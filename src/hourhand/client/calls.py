@@ -3,6 +3,7 @@
 No input or output happens here. A `Call` is carried by either client; the reading side gets the whole answer.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,9 +13,11 @@ from uuid import UUID
 
 import httpx
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from hourhand.client import views
 from hourhand.client.problems import problem_of, unreadable
+from hourhand.model.errors import InvalidParameter
 
 T = TypeVar("T")
 Identity = UUID | str
@@ -24,6 +27,7 @@ NDJSON_FROM: Final = 1000
 """A batch of at least this many jobs is sent line by line, which the server reads without holding all of it twice."""
 
 BASE: Final = "/api/v1"
+KEY_HEADER: Final = "Idempotency-Key"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -35,6 +39,11 @@ class Call(Generic[T]):
     params: Mapping[str, str | list[str]] = field(default_factory=dict)
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_keyed(self) -> bool:
+        """True when it is safe to send it again: the server knows it by its key."""
+        return KEY_HEADER in self.headers
 
     def result(self, response: httpx.Response) -> T:
         """What the answer says. Raises ApiProblem when the server refused."""
@@ -104,11 +113,20 @@ _namespace = _reader(views.NamespaceView)
 # --- jobs -------------------------------------------------------------------------------------------------
 
 
-def create_job(fields: Mapping[str, Any]) -> Call[views.JobView]:
-    return _sending("POST", "/jobs", _job, fields)
+def submission_key(given: str | UnsetType | None) -> str | None:
+    """The key to send: the caller's, a new one where nothing was said, none where none is wanted."""
+    if given is UNSET:
+        return secrets.token_hex(16)
+    if given is not None and not (given.isascii() and given.isprintable() and " " not in given and given):
+        raise InvalidParameter("idempotency_key", "a key is one word of visible ASCII characters")
+    return given
 
 
-def create_jobs(requests: Sequence[Mapping[str, Any]]) -> Call[list[UUID]]:
+def create_job(fields: Mapping[str, Any], key: str | None) -> Call[views.JobView]:
+    return _sending("POST", "/jobs", _job, fields, _key_header(key))
+
+
+def create_jobs(requests: Sequence[Mapping[str, Any]], key: str | None) -> Call[list[UUID]]:
     if len(requests) < NDJSON_FROM:
         content, kind = _encode(requests), "application/json"
     else:
@@ -118,7 +136,7 @@ def create_jobs(requests: Sequence[Mapping[str, Any]]) -> Call[list[UUID]]:
         f"{BASE}/jobs/batch",
         lambda body: _job_ids(body).job_ids,
         content=content,
-        headers={"Content-Type": kind},
+        headers={"Content-Type": kind, **_key_header(key)},
     )
 
 
@@ -282,6 +300,10 @@ def _sending(
     return Call(
         method, whole, read, content=_encode(fields), headers={"Content-Type": "application/json", **(headers or {})}
     )
+
+
+def _key_header(key: str | None) -> dict[str, str]:
+    return {} if key is None else {KEY_HEADER: key}
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

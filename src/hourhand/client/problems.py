@@ -18,6 +18,13 @@ import msgspec
 from hourhand.model.errors import Fault, HourhandError, ServerUnreachable, WorldError
 
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
+_AFTER_SENDING: Final = (
+    httpx.ReadTimeout,
+    httpx.WriteTimeout,
+    httpx.ReadError,
+    httpx.WriteError,
+    httpx.RemoteProtocolError,
+)
 _TYPE_PREFIX: Final = "urn:hourhand:problem:"
 
 
@@ -33,6 +40,7 @@ class ApiProblem(HourhandError):
         *,
         instance: str | None = None,
         retry_after_seconds: float | None = None,
+        job_id: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -42,11 +50,17 @@ class ApiProblem(HourhandError):
         self.instance = instance
         """The server's name for the request; its logs know it."""
         self.retry_after_seconds = retry_after_seconds
+        self.job_id = job_id
+        """Of a `duplicate-job`: the one that is there already."""
 
     @property
     def is_transient(self) -> bool:
         """True when the same request may succeed in a moment."""
         return self.status in _TRANSIENT
+
+
+class AnswerLost(ServerUnreachable):
+    """The request went out and no answer came: it may have been carried out."""
 
 
 class JobEndedWithoutRun(HourhandError):
@@ -74,6 +88,7 @@ class _Document(msgspec.Struct):
     title: str = ""
     detail: str = ""
     instance: str | None = None
+    job_id: str | None = None
     errors: list[dict[str, Any]] = []
 
 
@@ -92,6 +107,7 @@ def problem_of(response: httpx.Response) -> HourhandError:
         errors,
         instance=document.instance,
         retry_after_seconds=_retry_after(response),
+        job_id=document.job_id,
     )
 
 
@@ -106,7 +122,8 @@ def unreadable(response: httpx.Response, fault: str) -> ServerUnreachable:
 def unreachable(error: httpx.HTTPError, request: httpx.Request, timeout_seconds: float) -> ServerUnreachable:
     """No answer came: why, and what to do about it."""
     why, advice = _reason(error, request, timeout_seconds)
-    return ServerUnreachable(f"cannot reach {origin(request.url)} ({why}). {advice}".strip())
+    kind = AnswerLost if isinstance(error, _AFTER_SENDING) else ServerUnreachable
+    return kind(f"cannot reach {origin(request.url)} ({why}). {advice}".strip())
 
 
 def origin(url: httpx.URL) -> str:

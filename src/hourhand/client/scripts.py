@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from hourhand.client import calls, views
 from hourhand.client.calls import Call, Identity
-from hourhand.client.problems import ApiProblem, JobEndedWithoutRun, WaitTimedOut
+from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.model.errors import HourhandError, ServerUnreachable
 from hourhand.model.node import Orders
 from hourhand.model.node_state import NodeState
@@ -24,6 +24,8 @@ LONGEST_WAIT_SECONDS: Final = 1.0
 LOG_PAGE_LINES: Final = 1000
 PATIENCE_SECONDS: Final = 30.0
 """How long a watch bears a server that does not answer: long enough for a restart or a change of nodes."""
+RESUBMIT_SECONDS: Final = 10.0
+"""How long a submission whose answer was lost is sent again. Shorter: somebody waits who has seen nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,28 @@ def each_run(ask: Callable[[str | None], Call[views.RunPage]]) -> Stream[views.R
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def submit(call: Call[T], monotonic: Callable[[], float]) -> Script[T]:
+    """Sends a keyed call again when its answer was lost or the server was busy: however often it arrives, it is carried
+    out once. A server that was not there in the first place is told at once."""
+    deadline: float | None = None
+    rhythm = _Rhythm()
+    while True:
+        try:
+            answer: T = yield call
+            return answer
+        except HourhandError as error:
+            if not call.is_keyed or not _may_pass(error):
+                raise
+            if deadline is None:
+                if isinstance(error, ServerUnreachable) and not isinstance(error, AnswerLost):
+                    raise
+                deadline = monotonic() + RESUBMIT_SECONDS
+            elif monotonic() >= deadline:
+                raise
+            wait = _polite(rhythm.pause(), error)
+        yield wait
 
 
 def log_lines(run_id: Identity, after: str | None) -> Stream[views.LogLineView]:
@@ -203,6 +227,12 @@ def _patiently(call: Call[T], rhythm: _Rhythm) -> Script[T]:
         else:
             rhythm.silent_seconds = 0.0
             return answer
+
+
+def _polite(wait: Wait, error: HourhandError) -> Wait:
+    """The wait that the server asks for, as far as that is bearable."""
+    asked = error.retry_after_seconds if isinstance(error, ApiProblem) else None
+    return wait if asked is None else Wait(max(wait.seconds, min(asked, LONGEST_WAIT_SECONDS)))
 
 
 def _may_pass(error: HourhandError) -> bool:

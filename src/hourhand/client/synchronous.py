@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 import httpx
+from msgspec import UNSET, UnsetType
 
 from hourhand.client import calls, scripts, views
 from hourhand.client.calls import Call, Identity
@@ -40,13 +41,20 @@ class Client:
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
-    def create_job(self, **fields: Any) -> views.JobView:
-        """Fields as in the API: name, kind, payload, schedule, zone, queue, priority, ..."""
-        return self.send(calls.create_job(fields))
+    def create_job(self, *, idempotency_key: str | UnsetType | None = UNSET, **fields: Any) -> views.JobView:
+        """Fields as in the API: name, kind, payload, schedule, zone, queue, priority, ...
 
-    def create_jobs(self, requests: Sequence[Mapping[str, Any]]) -> list[UUID]:
-        """All or none. One call takes up to 100,000 jobs and 64 MiB."""
-        return self.send(calls.create_jobs(requests))
+        Sent again for a while when the answer is lost, and yet carried out once: the server knows it by its key, which
+        is a new one unless given. With None there is no key, and one try."""
+        key = calls.submission_key(idempotency_key)
+        return self._play(scripts.submit(calls.create_job(fields, key), time.monotonic))
+
+    def create_jobs(
+        self, requests: Sequence[Mapping[str, Any]], *, idempotency_key: str | UnsetType | None = UNSET
+    ) -> list[UUID]:
+        """All or none. One call takes up to 100,000 jobs and 64 MiB. The key stands for all of them."""
+        key = calls.submission_key(idempotency_key)
+        return self._play(scripts.submit(calls.create_jobs(requests, key), time.monotonic))
 
     def get_job(self, job_id: Identity) -> views.JobView:
         return self.send(calls.get_job(job_id))

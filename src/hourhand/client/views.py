@@ -51,6 +51,7 @@ class JobView(msgspec.Struct, kw_only=True):
     labels: dict[str, str] = {}
     description: str | None = None
     owner: str | None = None
+    unique_key: str | None = None
     pause_reason: str | None = None
     version: int = 1
     created_at: datetime | None = None

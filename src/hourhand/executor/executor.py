@@ -76,7 +76,7 @@ class Executor:
             stores.claims, stores.names, offers, self.capacity, self._node_id, clock, self.attempts.start, settings
         )
         self.duty = Duty(self.receiver, self.attempts, self._wake_receiver, settings.stop_seconds, grace_seconds)
-        self._lost_claims = LostClaims(stores.claims, self.attempts, self.recorder, self._node_id, clock)
+        self._lost_claims = LostClaims(stores.claims, self.attempts, self.recorder, self._node_id, clock, self.receiver)
         self._fence = SelfFence(
             self.attempts,
             lambda: membership.confirmed_at,

@@ -2,10 +2,12 @@
 
 When a connection breaks after a claim was committed and before its answer arrived, the rows carry the number of a
 living executor, and nobody else will touch them. What the database says this executor holds, and it neither runs nor
-has still to record, in two looks running, goes back to the queue under its fence.
+has still to record, in two looks running, goes back to the queue under its fence; but not before every claim that was
+under way at the first look has been answered or given up: its answer may still come.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from hourhand.executor.attempts import Attempts
@@ -21,6 +23,12 @@ from hourhand.telemetry.events import Event
 
 LOOK_MAX = 20_000
 INTERVAL_SECONDS = 20.0
+SECOND_LOOK_SECONDS = 1.0
+
+
+class Claims(Protocol):
+    claims_begun: int
+    claims_ended: int
 
 
 class LostClaims:
@@ -31,13 +39,16 @@ class LostClaims:
         recorder: Recorder,
         executor_id: Callable[[], int],
         clock: DatabaseClock,
+        claims: Claims,
     ) -> None:
         self._live_runs = live_runs
         self._attempts = attempts
         self._recorder = recorder
         self._executor_id = executor_id
         self._clock = clock
-        self._suspects: set[tuple[UUID, int]] = set()
+        self._claims = claims
+        self._suspects: dict[tuple[UUID, int], int] = {}
+        """Each with the number of the last claim that may have brought it."""
 
     async def run_once(self) -> float | None:
         held = await self._live_runs.held_by([self._executor_id()], LOOK_MAX)
@@ -47,11 +58,13 @@ class LostClaims:
             for run in held
             if not self._attempts.holds(run.run_id, run.fence) and (run.run_id, run.fence) not in unwritten
         }
-        lost = [run for key, run in unknown.items() if key in self._suspects]
+        begun, ended = self._claims.claims_begun, self._claims.claims_ended
+        suspects = {key: self._suspects.get(key, begun) for key in unknown}
+        lost = [run for key, run in unknown.items() if key in self._suspects and suspects[key] <= ended]
+        self._suspects = suspects
         if lost:
             await self._give_back(lost)
-        self._suspects = set(unknown)
-        return None
+        return SECOND_LOOK_SECONDS if unknown else None
 
     async def _give_back(self, lost: Sequence[Held]) -> None:
         now = self._clock.now()

@@ -5,16 +5,17 @@ what has to pass gates is claimed when it is due, not before. Between looks it s
 somebody says that there is work, or the poll interval is over: the last is the truth, the others shorten it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.settings import ExecutorSettings
-from hourhand.executor.wishes import Sharing
+from hourhand.executor.wishes import Sharing, by_urgency, in_turn
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
-from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore
+from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
 
 
@@ -44,8 +45,12 @@ class Receiver:
         self._start = start
         self._settings = settings
         self._ahead = timedelta(seconds=settings.claim_ahead_seconds)
-        self._sharing = Sharing(timedelta(seconds=settings.priority_wait_seconds))
+        wait_max = timedelta(seconds=settings.priority_wait_seconds)
+        self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self.lanes: dict[int, Lane] = {}
+        self.claims_begun = self.claims_ended = 0
+        """Claims asked for, one after the other, and those that were answered or given up. Between the two the database
+        may know of claims that this executor does not."""
         self.claiming = True
         """False while stopping: nothing new is taken."""
         self.claiming_carefully = True
@@ -67,56 +72,63 @@ class Receiver:
             return None
         heads = await self._live_runs.peek_ready([*self.lanes])
         now = self._clock.now()
-        plain = [head for head in heads if not self.lanes[head.lane_id].careful and head.ready_at <= now + self._ahead]
-        careful = [head for head in heads if self.lanes[head.lane_id].careful and head.ready_at <= now]
+        due = [head for head in heads if self._is_due(head, now)]
         again = False
         for slot_class in SlotClass:
-            of_class = [self._of_class(some, slot_class) for some in (plain, careful)]
-            turns = [(of_class[0], self._claim_plain), (of_class[1], self._claim_carefully)]
-            # Neither sort goes first as such: the one with the more urgent head does.
-            turns.sort(key=lambda turn: [(-head.priority, head.ready_at) for head in turn[0][:1]] or [(99, now)])
-            for due, claim in turns:
-                if due:
-                    again |= await self._claim(slot_class, due, claim)
+            of_class = [head for head in due if self._offers[self.lanes[head.lane_id].needs] is slot_class]
+            if of_class:
+                again |= await self._claim(slot_class, by_urgency(of_class, self.lanes))
         return 0 if again else self._until_next(heads, now)
 
-    def _of_class(self, heads: Sequence[Head], slot_class: SlotClass) -> list[Head]:
-        found = [head for head in heads if self._offers[self.lanes[head.lane_id].needs] is slot_class]
-        return sorted(found, key=lambda head: (-head.priority, head.ready_at))
+    def _is_due(self, head: Head, now: datetime) -> bool:
+        if self.lanes[head.lane_id].careful:
+            return head.ready_at <= now and self.claiming_carefully
+        return head.ready_at <= now + self._ahead
 
-    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head], claim: "_Claim") -> bool:
+    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head]) -> bool:
         """True when there may be more to claim at once."""
         limit = min(self._capacity.free(slot_class), self._settings.claim_max)
         if limit <= 0:
             self._capacity.want_more()
             return False
+        sharing = self._sharing[slot_class]
+        wishes = sharing.wishes(heads, self.lanes, limit, self._clock.now())
+        got: Counter[int] = Counter()
+        put_aside = 0
+        for part in in_turn(wishes, self.lanes):
+            open_wishes = [Wish(wish.head, wish.share, wish.limit - got[wish.share]) for wish in part]
+            claimed = await self._ask(slot_class, [wish for wish in open_wishes if wish.limit > 0])
+            got.update(claimed.shares)
+            put_aside += claimed.put_aside
+        sharing.settle(got)
+        # What one share left over another may still want.
+        shared = len({wish.share for wish in wishes}) > 1 and got.total() > 0
+        return shared or got.total() == limit or put_aside > 0
+
+    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed:
+        """Claims and starts what it can get, all of plain lanes or all of lanes with gates."""
+        if not wishes:
+            return Claimed([])
         # Reserved before asking, given back for what did not come: two claims under way never overbook.
-        self._capacity.take(slot_class, limit)
+        places = sum({wish.share: wish.limit for wish in wishes}.values())
+        self._capacity.take(slot_class, places)
         claimed = Claimed([])
+        self.claims_begun += 1
         try:
-            claimed, again = await claim(heads, limit)
+            claimed = await self._ask_store(wishes)
         finally:
-            for _ in range(limit - len(claimed.claims)):
+            self.claims_ended += 1
+            for _ in range(places - len(claimed.claims)):
                 self._capacity.give_back(slot_class)
         for one in claimed.claims:
             self._start(one)
-        return again
+        return claimed
 
-    async def _claim_plain(self, heads: Sequence[Head], limit: int) -> tuple[Claimed, bool]:
+    async def _ask_store(self, wishes: Sequence[Wish]) -> Claimed:
         now = self._clock.now()
-        wishes = self._sharing.wishes(heads, self.lanes, limit, now)
-        claimed = await self._live_runs.claim_runs(self._executor_id(), wishes, now, now + self._ahead)
-        self._sharing.settle(claimed.namespaces)
-        # What one share left over another may still want.
-        shared = len({wish.share for wish in wishes}) > 1 and len(claimed.claims) > 0
-        return claimed, shared or len(claimed.claims) == limit or claimed.put_aside > 0
-
-    async def _claim_carefully(self, heads: Sequence[Head], limit: int) -> tuple[Claimed, bool]:
-        if not self.claiming_carefully:
-            return Claimed([]), False
-        now = self._clock.now()
-        claimed = await self._live_runs.claim_carefully(self._executor_id(), heads, now, limit)
-        return claimed, len(claimed.claims) == limit or claimed.put_aside > 0
+        if self.lanes[wishes[0].head.lane_id].careful:
+            return await self._live_runs.claim_carefully(self._executor_id(), wishes, now)
+        return await self._live_runs.claim_runs(self._executor_id(), wishes, now, now + self._ahead)
 
     def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""
@@ -127,7 +139,3 @@ class Receiver:
             elif head.ready_at > now:  # careful, or held back by an earlier run until it is due
                 waits.append(max(self._clock.seconds_until(head.ready_at), 0.001))
         return min(waits)
-
-
-class _Claim(Protocol):
-    async def __call__(self, heads: Sequence[Head], limit: int) -> tuple[Claimed, bool]: ...

@@ -4,7 +4,8 @@ Within a namespace priority goes first; but what has waited longer than a bound 
 room, so that nothing waits for ever. Between namespaces the room is shared by weight. One namespace alone gets all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from hourhand.model.fair_share import allot, whole_places
@@ -42,9 +43,9 @@ class Sharing:
         ]
 
     def settle(self, claimed: Mapping[int, int]) -> None:
-        """Takes how many runs of each namespace came of the wishes."""
+        """Takes how many runs of each share came of the wishes."""
         for namespace_id in self._credit:
-            got = claimed.get(namespace_id, 0)
+            got = sum(claimed.get(share, 0) for share in (2 * namespace_id, 2 * namespace_id + 1))
             # Who could not use what it was given is owed nothing: it would take it from others when it can.
             used = got >= self._given[namespace_id]
             self._credit[namespace_id] = self._credit[namespace_id] - got if used else 0.0
@@ -65,3 +66,35 @@ class Sharing:
         counted = self._few.get(namespace_id, 0) + places
         self._few[namespace_id] = counted % OVERDUE_PART
         return counted // OVERDUE_PART
+
+
+def in_turn(wishes: Sequence[Wish], lanes: Mapping[int, Lane]) -> Iterator[list[Wish]]:
+    """Wishes in parts that can be asked for at once, the most urgent first: runs of plain lanes and those of lanes with
+    gates are claimed in different ways, and neither sort goes before the other as such."""
+    queues: dict[int, deque[Wish]] = {}
+    for wish in wishes:
+        queues.setdefault(wish.share, deque()).append(wish)
+    while queues:
+        first = min((queue[0].head for queue in queues.values()), key=lambda head: (-head.priority, head.ready_at))
+        careful = lanes[first.lane_id].careful
+        part: list[Wish] = []
+        for share, queue in list(queues.items()):
+            while queue and lanes[queue[0].head.lane_id].careful is careful:
+                part.append(queue.popleft())
+            if not queue:
+                del queues[share]
+        yield part
+
+
+def by_urgency(heads: Sequence[Head], lanes: Mapping[int, Lane]) -> list[Head]:
+    """By priority and age; within a priority those of plain lanes and those with gates stand together."""
+    oldest: dict[tuple[int, bool], datetime] = {}
+    for head in heads:
+        sort = head.priority, lanes[head.lane_id].careful
+        oldest[sort] = min(oldest.get(sort, head.ready_at), head.ready_at)
+
+    def urgency(head: Head) -> tuple[int, datetime, bool, datetime]:
+        careful = lanes[head.lane_id].careful
+        return -head.priority, oldest[head.priority, careful], careful, head.ready_at
+
+    return sorted(heads, key=urgency)

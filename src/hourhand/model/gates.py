@@ -56,6 +56,8 @@ class Gate:
 class Candidate:
     run_id: UUID
     gate_ids: tuple[int, ...]
+    share: int = 0
+    """Those of one share have a common number of places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,12 @@ class Verdict:
     """The gates afterwards."""
 
 
-def admit(candidates: Sequence[Candidate], gates: Mapping[int, Gate], places: int, now: datetime) -> Verdict:
-    """Lets at most `places` candidates through, in their order; those beyond that are left where they are. Gates that
-    are not in the mapping hold nobody up."""
+def admit(
+    candidates: Sequence[Candidate], gates: Mapping[int, Gate], places: Mapping[int, int], now: datetime
+) -> Verdict:
+    """Lets through at most as many candidates as their share has places, in their order; those beyond that are left
+    where they are. Gates that are not in the mapping hold nobody up."""
+    left = dict(places)
     state = {gate_id: _seen_from(gate, now) for gate_id, gate in gates.items()}
     admitted: list[UUID] = []
     waiting: list[tuple[UUID, int]] = []
@@ -89,8 +94,9 @@ def admit(candidates: Sequence[Candidate], gates: Mapping[int, Gate], places: in
             assert slow.rate is not None
             later.append((candidate.run_id, slow.gate_id, next_start(slow.rate, slow.starts, now, ahead)))
             continue
-        if len(admitted) >= places:
+        if left[candidate.share] <= 0:
             continue
+        left[candidate.share] -= 1
         admitted.append(candidate.run_id)
         for gate in mine:
             starts = gate.starts if gate.rate is None else gate.starts.plus_one()

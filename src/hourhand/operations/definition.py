@@ -79,7 +79,8 @@ def define_job(
         description=_text(request.description, "/description", refuse),
         owner=_text(request.owner, "/owner", refuse) or caller,
     )
-    check_unique_key(request, refuse)
+    if request.unique_key is not None or request.unique_period is not None:
+        check_unique_key(request, refuse)
     if faults:
         raise InvalidFields(faults)
     return definition

@@ -227,22 +227,24 @@ class JobOperations:
 
     async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
         """A run outside the schedule. Also of paused and completed jobs; not of cancelled ones."""
-        job = await self.get(caller, job_id)
-        if job.state is JobState.CANCELLED:
-            raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
-        faults = self._run_faults(job.definition, request)
-        if faults:
-            raise InvalidFields(faults)
-        now = self._clock.now()
-        run_id = self._ids.new_id(now)
-        behind = await self._stands_behind(caller, job, request, now)
-        made = await self._runs.insert_manual_run(
-            run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now, request.overlap, behind
-        )
-        if made is False:
-            raise Conflict("job-cancelled", "the job has just been cancelled")
-        self._bus.publish(Topic.READY)
-        return run_id
+        for _ in range(5):
+            job = await self.get(caller, job_id)
+            if job.state is JobState.CANCELLED:
+                raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
+            faults = self._run_faults(job.definition, request)
+            if faults:
+                raise InvalidFields(faults)
+            now = self._clock.now()
+            run_id = self._ids.new_id(now)
+            behind = await self._stands_behind(caller, job, request, now)
+            made = await self._runs.insert_manual_run(
+                run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now, request.overlap,
+                behind,
+            )  # fmt: skip
+            if made is not False:
+                self._bus.publish(Topic.READY)
+                return run_id
+        raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
     async def _stands_behind(self, caller: Caller, job: Job, request: RunNowRequest, now: datetime) -> bool:
         """Whether a run asked for now must wait for earlier ones. Refused when the job would have it skipped: whoever
@@ -300,7 +302,7 @@ class JobOperations:
         job_id = self._ids.new_id(now)
         definition = define_job(request, job_id, now, caller.name, self._kinds)
         fires, cursor = self._first_moments(definition, now)
-        unique = unique_key_of(request, now)
+        unique = None if request.unique_key is None else unique_key_of(request, now)
         return NewJob(job_id, caller.namespace_id, definition, now, caller.name, fires, cursor, unique)
 
     def _first_moments(self, definition: JobDefinition, now: datetime) -> tuple[Sequence[datetime], datetime | None]:

@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from hourhand.model.errors import IdempotencyKeyReused
+from hourhand.model.errors import IdempotencyKeyReused, Overloaded
 from hourhand.model.keys import IDEMPOTENCY_KEY_KEPT, IdempotencyKey
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.ports.submission_stores import Duplicates, Earlier, Submission, SubmissionStore
 
+TURN_SECONDS_MAX: Final = 30.0
+"""How long a request waits for those before it that have the same key."""
 _Turn = tuple[str, int, str]
 """Sort of key, namespace, key."""
 
@@ -38,8 +41,12 @@ class KeyedSubmissions:
         """None once it is durable, else what stands against it: the same request was there before, or jobs that have
         the unique keys. Raises `IdempotencyKeyReused` when the key stands for another request."""
         async with AsyncExitStack() as turns:
-            for turn in _turns_of(submission):
-                await turns.enter_async_context(self._turns.setdefault(turn, asyncio.Lock()))
+            try:
+                async with asyncio.timeout(TURN_SECONDS_MAX):
+                    for turn in _turns_of(submission):
+                        await turns.enter_async_context(self._turns.setdefault(turn, asyncio.Lock()))
+            except TimeoutError:
+                raise Overloaded("other requests with the same key are still under way; ask again") from None
             verdict = await self._insert(submission)
         if isinstance(verdict, Earlier) and submission.key and verdict.digest != submission.key.digest:
             raise IdempotencyKeyReused(submission.key.key)

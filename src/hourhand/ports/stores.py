@@ -150,8 +150,8 @@ class Wish(msgspec.Struct, frozen=True):
 
 class Claimed(msgspec.Struct, frozen=True):
     claims: list[Claim]
-    namespaces: Mapping[int, int] = {}
-    """How many of them each namespace has."""
+    shares: Mapping[int, int] = {}
+    """How many of them each share has got."""
     put_aside: int = 0
     """Runs that were looked at and must wait: behind a gate, or behind an earlier run of their job."""
 
@@ -168,6 +168,8 @@ class Turn:
     policy: Policy
     asked_for: bool = False
     """By somebody: then it may wait however many wait before it."""
+    once_run_id: UUID | None = None
+    """The single scheduled run of its job, if the job runs once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +231,8 @@ class LiveRunStore(Protocol):
         """Claims runs of plain lanes that are ready by `until`, taking the heads of each share in their order up to its
         limit. Every claim carries a new fence, larger than any before."""
 
-    async def claim_carefully(self, executor_id: int, heads: Sequence[Head], now: datetime, limit: int) -> Claimed:
-        """Claims at most `limit` due runs, of those that every one of their gates lets through."""
+    async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
+        """The same for lanes with gates: of the runs that are due, those that every one of their gates lets through."""
 
     async def start_runs(self, starts: Sequence[tuple[UUID, int, datetime]]) -> None:
         """Marks (run, fence, started_at) as running."""
@@ -260,10 +262,12 @@ class TurnStore(Protocol):
     async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
         """Whether any run waits for its turn, any for a gate, and any has waited too long."""
 
-    async def waiting_turns(self, node_id: int, limit: int) -> list[Turn]:
-        """Runs of the node's shards that wait behind earlier ones of their job, those due first."""
+    async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
+        """Runs of the node's shards that wait behind earlier ones of their job, those due first; those that follow
+        `after`."""
 
-    async def unfinished_of(self, job_ids: Sequence[UUID]) -> list[Unfinished]: ...
+    async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
+        """Every unfinished run of their jobs, themselves among them."""
 
     async def let_turns_go(self, run_ids: Sequence[UUID]) -> int: ...
 
@@ -334,7 +338,7 @@ class RunStore(Protocol):
         overlap: str | None = None,
         behind: bool = False,
     ) -> bool:
-        """False when the job was cancelled meanwhile: then there is no run. `behind`: it waits for its turn."""
+        """False when the job was changed or cancelled meanwhile: then there is no run. `behind`: it waits for its turn."""
 
     async def list_retries(self, run_id: UUID) -> list[UUID]:
         """The runs that were asked for to repeat this one, oldest first."""

@@ -53,24 +53,35 @@ class Judge:
         return await self._judge_turns() if turns else LOOK_SECONDS
 
     async def _judge_turns(self) -> float:
-        turns = await self._turns.waiting_turns(self._node_id(), BATCH_MAX)
-        now = self._clock.now()
-        due = [turn for turn in turns if turn.ready_at <= now]
-        if due:
-            await self._judge(due, now)
+        pause, last = LOOK_SECONDS, None
+        while True:
+            # All of them: those that wait long must not keep the others from being looked at.
+            turns = await self._turns.waiting_turns(self._node_id(), BATCH_MAX, last)
+            now = self._clock.now()
+            due = [turn for turn in turns if turn.ready_at <= now]
+            if due:
+                await self._judge(due, now)
+                pause, last = SOON_SECONDS, due[-1]
+            if len(due) < BATCH_MAX:
+                break
         waits = [self._clock.seconds_until(turn.ready_at) for turn in turns if turn.ready_at > now]
-        return max(min([SOON_SECONDS if due else LOOK_SECONDS, *waits]), 0.001)
+        return max(min([pause, *waits]), 0.001)
 
     async def _judge(self, due: Sequence[Turn], now: datetime) -> None:
         unfinished: dict[UUID, list[Unfinished]] = defaultdict(list)
-        for row in await self._turns.unfinished_of(list({turn.job_id for turn in due})):
+        for row in await self._turns.unfinished_of(due):
             unfinished[row.job_id].append(row)
         go: list[UUID] = []
         skips: list[tuple[UUID, Reason]] = []
         asked: list[UUID] = []
         for turn in due:
-            # By their ids, which sort by due time: a retry stands for an old time and comes last all the same.
-            earlier = [row.sibling for row in unfinished[turn.job_id] if row.sibling.run_id < turn.run_id]
+            # By their ids, which sort by due time: a retry stands for an old time and comes last all the same. What
+            # runs already is in the way, whatever it stands for.
+            earlier = [
+                row.sibling
+                for row in unfinished[turn.job_id]
+                if row.sibling.run_id < turn.run_id or row.sibling.state in EXECUTING_STATES
+            ]
             waiting_max = len(earlier) + 1 if turn.asked_for else turn.policy.overlap_max
             judged = judge(turn.overlap, waiting_max, turn.policy.on_next_due, earlier)
             if judged.fate is Fate.SKIP:

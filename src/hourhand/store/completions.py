@@ -32,7 +32,7 @@ class Completions:
         try:
             await transaction.start()
         except BaseException as fault:
-            db.terminate()
+            _cut(db)
             await self._database.give_back(db)
             if isinstance(fault, CONNECTION_FAULTS):
                 raise _unavailable(fault) from fault

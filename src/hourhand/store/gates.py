@@ -1,10 +1,11 @@
 """The gates that jobs bring along: their own limit and rate, and the limit of a key they share with others."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from hourhand.database.connections import Database
+from hourhand.database.connections import Connection, Database
 from hourhand.database.queries import load_queries
 from hourhand.model.job import JobDefinition
 from hourhand.model.policy import Policy, Rate, concurrency_key
@@ -23,13 +24,17 @@ class Gates:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "gates.sql", database.schema)
 
-    async def numbers(self, wanted: Sequence[WantedGate]) -> dict[tuple[int, str, str], int]:
-        """The numbers of gates, by namespace, kind and name. The newest limit that anybody names for a gate counts."""
+    async def numbers(
+        self, wanted: Sequence[WantedGate], db: Connection | None = None
+    ) -> dict[tuple[int, str, str], int]:
+        """The numbers of gates, by namespace, kind and name. The newest limit that anybody names for a gate counts. With
+        `db`, inside the caller's transaction."""
         newest = {gate[:3]: gate for gate in wanted}
         if not newest:
             return {}
+        fetch = self._database.fetch if db is None else partial(self._database.fetch_on, db)
         # Looked for first: writing would wait for whoever is just claiming through the gate.
-        found = await self._database.fetch(self._queries["find_gates"], **_columns(list(newest)))
+        found = await fetch(self._queries["find_gates"], **_columns(list(newest)))
         numbers = {}
         for row in found:
             gate = newest[row["namespace_id"], row["kind"], row["name"]]
@@ -37,7 +42,7 @@ class Gates:
                 numbers[gate[:3]] = row["gate_id"]
         others = [gate for key, gate in newest.items() if key not in numbers]
         if others:
-            rows = await self._database.fetch(
+            rows = await fetch(
                 self._queries["put_gates"],
                 **_columns([gate[:3] for gate in others]),
                 capacities=[gate.capacity for gate in others],

@@ -6,44 +6,34 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
 from hourhand.model.errors import Conflict
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
-from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
-from hourhand.model.policy import ORDINARY, Overlap, policy_from_json, policy_to_json
+from hourhand.model.job import Job, JobDefinition
+from hourhand.model.policy import ORDINARY, KeyFault, policy_from_json, policy_to_json
 from hourhand.model.retry import retry_from_json, retry_to_json
-from hourhand.model.schedule import At, Now, Timing, timing_from_json, timing_to_json
-from hourhand.model.states import EXECUTING_STATES, Cause, JobState, Reason, RunState
+from hourhand.model.schedule import At, Now, Timing, timing_from_json
+from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
 from hourhand.ports.stores import NewJob
-from hourhand.store.gates import Gates, gate_ids, gates_of
+from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
+from hourhand.store.job_rows import (
+    Numbers,
+    Tables,
+    catchup_from_json,
+    catchup_to_json,
+    cursor_promises,
+    rows_of,
+    timing_column,
+)
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
-from hourhand.store.names import LaneKey, Names, lane_key
+from hourhand.store.names import Names, lane_key
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
-_JOB_COLUMNS: Final = [
-    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
-    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
-    "created_by", "updated_at", "policy",
-]  # fmt: skip
-_RUN_COLUMNS: Final = [
-    "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
-]  # fmt: skip
-_CURSOR_COLUMNS: Final = [
-    "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
-]  # fmt: skip
-# What only some jobs have; the others' rows are copied without it.
-_JOB_COLUMNS_MORE: Final = [*_JOB_COLUMNS, "unique_key"]
-_RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
-_CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
-
-
-Numbers = tuple[Mapping[LaneKey, int], Mapping[UUID, list[int] | None]]
-"""Those of lanes, and of the gates of jobs that have any."""
-Tables = Sequence[tuple[str, Sequence[str], Sequence[tuple[Any, ...]]]]
-"""Rows to copy: into which table, which columns."""
 OVERDUE_SLICES_MAX: Final = 50
 """A change of a job counts this many slices of due times that nobody planned; more is left to a scheduler."""
 
@@ -148,7 +138,10 @@ class Jobs:
                 priority=definition.priority,
                 version=expected_version + 1,
                 gate_ids=gate_numbers,
+                now=now,
             )
+            if gates:
+                await self._refresh_gates(db, old, definition)
             active = old["status"] == _STATUS[JobState.SCHEDULED]
             cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
             await self._set_cursor(
@@ -209,6 +202,32 @@ class Jobs:
     async def _locked(self, db: Connection, namespace_id: int, job_id: UUID) -> Record | None:
         rows = await self._fetch(db, "lock_job", namespace_id=namespace_id, job_id=job_id)
         return rows[0] if rows else None
+
+    async def _refresh_gates(self, db: Connection, old: Record, definition: JobDefinition) -> None:
+        """What refresh_lane_of_runs cannot say of a job with gates: runs with a payload of their own have a key of their
+        own, and what runs already counts against a new limit."""
+        rows = await self._fetch(db, "runs_apart", job_id=old["job_id"])
+        gates = {row["run_id"]: self._gates_apart(old, definition, row["payload"] or old["payload"]) for row in rows}
+        numbers = await self._gates.numbers([gate for wanted in gates.values() for gate in wanted], db)
+        ids = {run_id: gate_ids(numbers, wanted) for run_id, wanted in gates.items()}
+        waiting = [row["run_id"] for row in rows if not row["executing"]]
+        if waiting:
+            await self._fetch(db, "set_gates", run_ids=waiting, gate_ids=[array_text(ids[run_id]) for run_id in waiting])
+        executing = [row["run_id"] for row in rows if row["executing"] and ids[row["run_id"]] is not None]
+        if executing:
+            # After the runs, as claims do it: whoever counts places meanwhile has the gates locked.
+            await self._database.fetch_on(db, self._run_queries["lock_gates"], gate_ids=sorted(numbers.values()))
+            texts = [array_text(ids[run_id]) for run_id in executing]
+            await self._fetch(db, "take_places", run_ids=executing, gate_ids=texts)
+
+    @staticmethod
+    def _gates_apart(old: Record, definition: JobDefinition, payload: str) -> list[WantedGate]:
+        policy = definition.policy
+        try:
+            return gates_of_policy(old["namespace_id"], old["job_id"], policy, from_json(payload))
+        except KeyFault:  # it was made when the job had another key, or none
+            policy = msgspec.structs.replace(policy, concurrency_key=None)
+            return gates_of_policy(old["namespace_id"], old["job_id"], policy, {})
 
     async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> None:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
@@ -307,8 +326,8 @@ class Jobs:
             priority=definition.priority,
             recurring=definition.timing.only_instant is None,
             gate_ids=gate_numbers,
-            expires_after=_cursor_promises(definition)[0],
-            exclusive=_cursor_promises(definition)[1],
+            expires_after=cursor_promises(definition)[0],
+            exclusive=cursor_promises(definition)[1],
         )
 
     async def _job(self, row: Record) -> Job:
@@ -329,19 +348,6 @@ class Jobs:
             pause_reason=row["pause_reason"],
             unique_key=row["unique_key"],
         )
-
-
-def catchup_to_json(policy: CatchUpPolicy) -> str | None:
-    if policy is CATCHUP_DEFAULT or policy == CATCHUP_DEFAULT:
-        return None
-    return to_json({"mode": policy.mode.value, "window": policy.window.total_seconds(), "runs_max": policy.runs_max})
-
-
-def catchup_from_json(stored: str | None) -> CatchUpPolicy:
-    if stored is None:
-        return CATCHUP_DEFAULT
-    value = from_json(stored)
-    return CatchUpPolicy(CatchUp(value["mode"]), timedelta(seconds=value["window"]), value["runs_max"])
 
 
 def _once_run_id(row: Record) -> UUID | None:
@@ -381,12 +387,6 @@ def _definition(row: Record) -> JobDefinition:
     )
 
 
-def _timing_column(timing: Timing) -> str | None:
-    if timing.only_instant is not None and not timing.says_more:
-        return None
-    return to_json(timing_to_json(timing))
-
-
 def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any]:
     due_at = definition.timing.only_instant
     return {
@@ -395,7 +395,7 @@ def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, An
         "kind": definition.kind,
         "payload": to_json(definition.payload),
         "due_at": due_at,
-        "timing": _timing_column(definition.timing),
+        "timing": timing_column(definition.timing),
         "priority": definition.priority,
         "max_retries": definition.retry.max_retries,
         "retry": to_json_or_null(retry_to_json(definition.retry)),
@@ -406,85 +406,3 @@ def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, An
         "description": definition.description or None,
         "owner": definition.owner,
     }
-
-
-def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
-    """The rows of new jobs, by table and columns."""
-    lanes, gates = numbers
-    job_rows, run_rows, cursor_rows = [], [], []
-    more_job_rows, more_run_rows, more_cursor_rows = [], [], []
-    for new in jobs:
-        policy = new.definition.policy
-        lane_id = lanes[lane_key(new.namespace_id, new.definition)]
-        due_at = new.definition.timing.only_instant
-        if new.unique is None:
-            job_rows.append(_job_row(new, lane_id, due_at))
-        else:
-            more_job_rows.append((*_job_row(new, lane_id, due_at), new.unique.key))
-        cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
-        runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
-        if policy is ORDINARY:
-            run_rows += runs
-        else:
-            more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
-        if new.next_due is not None:
-            cursor = _cursor_row(new, lane_id, due_at is None)
-            if policy is ORDINARY and due_at is not None:
-                cursor_rows.append(cursor)
-            else:
-                more_cursor_rows.append((*cursor, gates.get(new.job_id), *_cursor_promises(new.definition)))
-    return [
-        ("jobs", _JOB_COLUMNS, job_rows),
-        ("jobs", _JOB_COLUMNS_MORE, more_job_rows),
-        ("live_runs", _RUN_COLUMNS, run_rows),
-        ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
-        ("timetable", _CURSOR_COLUMNS, cursor_rows),
-        ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
-    ]
-
-
-def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:
-    definition = new.definition
-    return (
-        new.job_id,
-        new.namespace_id,
-        lane_id,
-        definition.name,
-        definition.kind,
-        to_json(definition.payload),
-        due_at,
-        _timing_column(definition.timing),
-        definition.priority,
-        definition.retry.max_retries,
-        to_json_or_null(retry_to_json(definition.retry)),
-        catchup_to_json(definition.catchup),
-        definition.timeout_seconds,
-        to_json_or_null(definition.labels),
-        definition.description or None,
-        definition.owner,
-        0,
-        1,
-        new.created_at,
-        new.created_by,
-        new.created_at,
-        policy_to_json(definition.policy),
-    )
-
-
-def _run_row(new: NewJob, lane_id: int, due: datetime, cause: Cause) -> tuple[Any, ...]:
-    run_id = scheduled_run_id(due, new.job_id)
-    return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, int(cause))
-
-
-def _cursor_promises(definition: JobDefinition) -> tuple[timedelta | None, bool]:
-    """How long a run of it may wait, counted from its due time, and whether it waits behind earlier ones."""
-    policy = definition.policy
-    waits = [seconds for seconds in (policy.queue_timeout_seconds, policy.deadline_seconds) if seconds is not None]
-    recurring = definition.timing.only_instant is None
-    exclusive = recurring and policy.overlap_of(recurring) is not Overlap.ALLOW
-    return (timedelta(seconds=min(waits)) if waits else None), exclusive
-
-
-def _cursor_row(new: NewJob, lane_id: int, recurring: bool) -> tuple[Any, ...]:
-    shard = shard_of(new.job_id)
-    return (new.job_id, new.next_due, new.namespace_id, lane_id, 1, shard, new.definition.priority, recurring)

@@ -42,39 +42,33 @@ class LiveRuns:
     async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
         rows = await self._database.fetch(
             self._queries["claim_runs"],
-            lanes=[wish.head.lane_id for wish in wishes],
-            priorities=[wish.head.priority for wish in wishes],
-            shares=[wish.share for wish in wishes],
+            **_wish_values(wishes),
             limits=[wish.limit for wish in wishes],
             now=now,
             until=until,
             executor_id=executor_id,
         )
         claimed = [row for row in rows if row["fence"] is not None]
-        namespaces = Counter(row["namespace_id"] for row in claimed) if len(wishes) > 1 else {}
-        return Claimed(await self._claims(claimed, careful=False), namespaces, len(rows) - len(claimed))
+        shares = Counter(row["share"] for row in claimed)
+        return Claimed(await self._claims(claimed, careful=False), shares, len(rows) - len(claimed))
 
-    async def claim_carefully(self, executor_id: int, heads: Sequence[Head], now: datetime, limit: int) -> Claimed:
+    async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
         # More are looked at than can be taken: those that must wait leave the ready index for good.
+        places = {wish.share: wish.limit for wish in wishes}
+        look = max(LOOK_AT_ONCE, *places.values())
         async with self._database.transaction() as db:
-            rows = await self._fetch(
-                db,
-                "careful_candidates",
-                lanes=[head.lane_id for head in heads],
-                priorities=[head.priority for head in heads],
-                now=now,
-                limit=max(limit, LOOK_AT_ONCE),
-            )
+            rows = await self._fetch(db, "careful_candidates", **_wish_values(wishes), now=now, limit=look)
             if not rows:
                 return Claimed([])
             behind = [(row["run_id"], BEHIND_EARLIER) for row in rows if row["overlaps"]]
             candidates = [
-                Candidate(row["run_id"], tuple(sorted(set(row["gate_ids"] or ()))))
+                Candidate(row["run_id"], tuple(sorted(set(row["gate_ids"] or ()))), row["share"])
                 for row in rows
                 if not row["overlaps"]
             ]
-            verdict = await self._ask_gates(db, candidates, limit, now)
+            verdict = await self._ask_gates(db, candidates, places, now)
             gates_of = {candidate.run_id: candidate.gate_ids for candidate in candidates}
+            share_of = {candidate.run_id: candidate.share for candidate in candidates}
             claimed = await self._fetch(
                 db,
                 "claim_admitted",
@@ -87,9 +81,12 @@ class LiveRuns:
             let_go = await self._pass_on(db, rows, dict(waiting) | {run_id: gate for run_id, gate, _ in verdict.later})
         if let_go:
             self.on_let_go()
-        return Claimed(await self._claims(claimed, careful=True), put_aside=len(waiting) + len(verdict.later))
+        shares = Counter(share_of[row["run_id"]] for row in claimed)
+        return Claimed(await self._claims(claimed, careful=True), shares, len(waiting) + len(verdict.later))
 
-    async def _ask_gates(self, db: Connection, candidates: Sequence[Candidate], places: int, now: datetime) -> Verdict:
+    async def _ask_gates(
+        self, db: Connection, candidates: Sequence[Candidate], places: Mapping[int, int], now: datetime
+    ) -> Verdict:
         """The verdict over candidates, with their gates locked until the end of the transaction."""
         gate_ids = sorted({gate_id for candidate in candidates for gate_id in candidate.gate_ids})
         gates: dict[int, Gate] = {}
@@ -159,7 +156,7 @@ class LiveRuns:
             )
             for (
                 run_id, job_id, namespace_id, lane_id, scheduled_for, ready_at, fence, attempt, failures, losses, name,
-                kind, max_retries, retry, timeout_seconds, payload, policy,
+                kind, max_retries, retry, timeout_seconds, payload, policy, _,
             ) in rows
         ]  # fmt: skip
 
@@ -247,6 +244,14 @@ def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, dateti
 def _array(numbers: Iterable[int]) -> str:
     """An array inside an array, which unnest would flatten, goes as text."""
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _wish_values(wishes: Sequence[Wish]) -> dict[str, list[int]]:
+    return {
+        "lanes": [wish.head.lane_id for wish in wishes],
+        "priorities": [wish.head.priority for wish in wishes],
+        "shares": [wish.share for wish in wishes],
+    }
 
 
 def _finish_values(finishes: Sequence[Finish], from_states: Sequence[RunState]) -> dict[str, Any]:

@@ -81,6 +81,8 @@ class Queues:
     async def _limit(self, db: Connection, namespace_id: int, queue: str | None, change: LimitChange) -> None:
         """Of a queue, or of the namespace as a whole."""
         await self._fetch(db, "lock_lanes")
+        # Before the gate, as those do who claim through it: else each would wait for the other.
+        await self._fetch(db, "lock_live_runs")
         gate = {"namespace_id": namespace_id, "kind": "namespace" if queue is None else "queue", "name": queue or ""}
         found = await self._fetch(db, "get_gate", **gate)
         capacity, rate = _changed(found[0] if found else None, change)
@@ -95,8 +97,6 @@ class Queues:
                 **gate,
             )  # fmt: skip
             gate_id, released = put["gate_id"], "release_delayed"
-        # After the gate: who claims through it locks it before it writes runs, and would otherwise wait for us in turn.
-        await self._fetch(db, "lock_live_runs")
         await self._fetch(db, "refresh_lane_gates", namespace_id=namespace_id, queue=queue)
         await self._fetch(db, "count_executing", namespace_id=namespace_id, queue=queue)
         await self._fetch(db, released, gate_id=gate_id)

@@ -17,7 +17,8 @@ from hourhand.model.errors import Overloaded
 from hourhand.model.keys import IDEMPOTENCY_KEY_KEPT
 from hourhand.ports.stores import NewJob
 from hourhand.ports.submission_stores import Duplicates, Earlier, Submission
-from hourhand.store.jobs import Jobs, rows_of
+from hourhand.store.job_rows import rows_of
+from hourhand.store.jobs import Jobs
 
 WAIT_SECONDS_MAX: Final = 3.0
 """How long to wait for somebody who is taking the same key. Others in the same transaction wait as long."""

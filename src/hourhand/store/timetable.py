@@ -9,7 +9,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
 from hourhand.ports.stores import Cursor, Move
-from hourhand.store.jobs import catchup_from_json
+from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 
 _TIMINGS_MAX = 50_000

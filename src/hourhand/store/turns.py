@@ -22,8 +22,14 @@ class Turns:
         assert row is not None
         return row["turns"], row["gates"], row["expired"]
 
-    async def waiting_turns(self, node_id: int, limit: int) -> list[Turn]:
-        rows = await self._database.fetch(self._queries["waiting_turns"], node_id=node_id, limit=limit)
+    async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
+        rows = await self._database.fetch(
+            self._queries["waiting_turns"],
+            node_id=node_id,
+            limit=limit,
+            after_ready=after and after.ready_at,
+            after_id=after and after.run_id,
+        )
         return [
             Turn(
                 row["run_id"],
@@ -33,12 +39,17 @@ class Turns:
                 Overlap(row["overlap"]),
                 policy_from_json(row["policy"]),
                 row["asked_for"],
+                row["once_run_id"],
             )
             for row in rows
         ]
 
-    async def unfinished_of(self, job_ids: Sequence[UUID]) -> list[Unfinished]:
-        rows = await self._database.fetch(self._queries["unfinished_of_jobs"], job_ids=job_ids)
+    async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
+        rows = await self._database.fetch(
+            self._queries["unfinished_of_jobs"],
+            job_ids=list({turn.job_id for turn in turns}),
+            once_run_ids=list({turn.once_run_id for turn in turns if turn.once_run_id is not None}),
+        )
         return [
             Unfinished(
                 row["job_id"],

@@ -46,6 +46,17 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
         "retry": {"delays": ["30s", "2m"]},
         "catchup": {"mode": "last", "window": "1h", "max_runs": 100},
         "timeout": "1m30s",
+        "queue_timeout": None,
+        "deadline": None,
+        "overlap": "skip",
+        "overlap_max": None,
+        "on_next_due": None,
+        "max_concurrency": None,
+        "concurrency_key": None,
+        "concurrency_limit": None,
+        "rate_limit": None,
+        "at_most_once": False,
+        "on_disconnect": "continue",
         "labels": {},
         "description": "",
         "owner": "tester",
@@ -61,8 +72,16 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
 
 
 async def test_an_answer_can_be_sent_back_as_a_change(api: httpx.AsyncClient) -> None:
-    job = await create(api, retry={"base": "10s", "factor": 3, "max": "5m", "jitter": 0}, catchup={"window": "0s"})
-    fields = ("schedule", "zone", "retry", "catchup", "timeout", "labels", "priority", "start_at")
+    limits = {
+        "overlap": "queue_one",
+        "concurrency_key": "k",
+        "concurrency_limit": 2,
+        "rate_limit": "5/s",
+        "deadline": "1h",
+    }
+    retry = {"base": "10s", "factor": 3, "max": "5m", "jitter": 0}
+    job = await create(api, retry=retry, catchup={"window": "0s"}, **limits)
+    fields = ("schedule", "zone", "retry", "catchup", "timeout", "labels", "priority", "start_at", *limits)
 
     answer = await api.put(f"/api/v1/jobs/{job['job_id']}", json={name: job[name] for name in fields})
 

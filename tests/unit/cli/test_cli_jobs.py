@@ -118,6 +118,17 @@ def test_following_leaves_stdout_to_the_document_when_json_is_asked_for(hourhand
     assert "one\ntwo\nthree\n" in done.stderr
 
 
+def test_keys_are_passed_on(hourhand: Run, stub: Stub) -> None:
+    words = ("--idempotency-key", "nightly-7", "--unique-key", "import-7", "--unique-period", "1h")
+    assert hourhand("job", "create", "x", *words, "--", "true").exit_code == 0
+    assert stub.last.headers["idempotency-key"] == "nightly-7"
+    assert (stub.last.json["unique_key"], stub.last.json["unique_period"]) == ("import-7", "1h")
+
+    assert hourhand("job", "create", "x", "--", "true").exit_code == 0
+    assert stub.last.headers["idempotency-key"] not in ("", "nightly-7")
+    assert "unique_key" not in stub.last.json
+
+
 def test_a_job_is_found_by_its_name(hourhand: Run, stub: Stub) -> None:
     stub.add_job("nightly", status="cancelled")
     job = stub.add_job("nightly")

@@ -1,13 +1,14 @@
 """What an executor asks for: by priority, by weight of the namespaces, and nobody waits for ever."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.executor.wishes import Sharing
+from hourhand.executor.wishes import Sharing, by_urgency, in_turn
 from hourhand.ports.stores import Head, Lane, Wish
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -22,6 +23,11 @@ def head(lane: int = 1, priority: int = 5, waits: float = 1.0) -> Head:
 
 def sharing() -> Sharing:
     return Sharing(BOUND)
+
+
+def settle(shares: Sharing, claimed: Mapping[int, int]) -> None:
+    """As if so many of each namespace had come."""
+    shares.settle({2 * namespace_id: count for namespace_id, count in claimed.items()})
 
 
 def places_of(wishes: list[Wish]) -> Counter[int]:
@@ -84,7 +90,7 @@ def test_of_few_places_every_namespace_has_its_own_count() -> None:
             if wish.share not in seen and wish.head.priority == 0:
                 first[wish.head.lane_id] += 1
             seen.add(wish.share)
-        shares.settle({1: 1, 2: 1})
+        settle(shares, {1: 1, 2: 1})
     assert first == {1: 20, 2: 20}
 
 
@@ -109,7 +115,7 @@ def test_over_many_claims_every_namespace_comes_to_its_weight(wanting: set[int],
     for free in places:
         room = places_of(shares.wishes([head(number) for number in wanting], LANES, free, NOW))
         got += room
-        shares.settle(room)
+        settle(shares, room)
     for number in wanting:
         assert got[number] == pytest.approx(sum(places) * number / sum(wanting), abs=len(wanting))
 
@@ -120,12 +126,12 @@ def test_a_namespace_that_could_not_use_its_places_does_not_take_them_from_other
     even = {number: Lane(number, "default", "number") for number in (1, 2)}
     for _ in range(100):
         shares.wishes(asked, even, 10, NOW)
-        shares.settle({1: 1, 2: 5})
+        settle(shares, {1: 1, 2: 5})
     got: Counter[int] = Counter()
     for _ in range(20):
         room = places_of(shares.wishes(asked, even, 1, NOW))
         got += room
-        shares.settle(room)
+        settle(shares, room)
     assert got == {1: 10, 2: 10}
 
 
@@ -136,3 +142,59 @@ def test_no_more_is_asked_for_than_there_is_room_and_no_head_twice(asked: list[H
     assert len({wish.head for wish in wishes}) == len(wishes)
     assert all(wish.limit > 0 for wish in wishes)
     assert {wish.limit for wish in wishes if wish.share == wishes[0].share} == {wishes[0].limit}
+
+
+def test_what_the_late_ones_of_a_namespace_got_counts_as_its_own() -> None:
+    shares = sharing()
+    asked = [head(1, 9), head(2, 9), head(1, 0, waits=60)]
+    even = {number: Lane(number, "default", "number") for number in (1, 2)}
+    shares.wishes(asked, even, 80, NOW)
+    shares.settle({2: 30, 3: 10, 4: 40})
+    assert places_of(shares.wishes(asked, even, 80, NOW)) == {1: 40, 2: 40}
+
+
+# --- plain lanes and those with gates ---------------------------------------------------------------------
+
+MIXED = {number: Lane(1, f"queue-{number}", "number", careful=number % 2 == 0) for number in range(1, 6)}
+
+
+def parts_of(heads: list[Head], lanes: Mapping[int, Lane] = MIXED, places: int = 100) -> list[list[tuple[int, int]]]:
+    """Lane and priority of what is asked for at once."""
+    wishes = sharing().wishes(by_urgency(heads, lanes), lanes, places, NOW)
+    return [[(wish.head.lane_id, wish.head.priority) for wish in part] for part in in_turn(wishes, lanes)]
+
+
+def test_the_sort_with_the_more_urgent_head_is_asked_for_first() -> None:
+    assert parts_of([head(1, 5), head(2, 9)]) == [[(2, 9)], [(1, 5)]]
+    assert parts_of([head(1, 9), head(2, 5)]) == [[(1, 9)], [(2, 5)]]
+    assert parts_of([head(1, 5, waits=2), head(2, 5, waits=3)]) == [[(2, 5)], [(1, 5)]]
+
+
+def test_less_urgent_runs_of_one_sort_do_not_go_before_more_urgent_ones_of_the_other() -> None:
+    assert parts_of([head(1, 9), head(1, 1), head(2, 5)]) == [[(1, 9)], [(2, 5)], [(1, 1)]]
+
+
+def test_those_of_one_sort_and_one_priority_are_asked_for_at_once() -> None:
+    heads = [head(1, 5, 9), head(2, 5, 8), head(3, 5, 7), head(4, 5, 6), head(5, 5, 5)]
+    assert parts_of(heads) == [[(1, 5), (3, 5), (5, 5)], [(2, 5), (4, 5)]]
+
+
+def test_a_namespace_with_gates_has_its_part_beside_one_without() -> None:
+    lanes = {1: Lane(1, "default", "number"), 2: Lane(2, "default", "number", careful=True)}
+    wishes = sharing().wishes(by_urgency([head(1, 9), head(2, 0)], lanes), lanes, 10, NOW)
+    assert [[(wish.head.lane_id, wish.limit) for wish in part] for part in in_turn(wishes, lanes)] == [
+        [(1, 5)],
+        [(2, 5)],
+    ]
+
+
+@given(heads, st.integers(1, 50))
+def test_every_wish_is_asked_for_once_with_others_of_its_sort_and_in_its_order(asked: list[Head], places: int) -> None:
+    wishes = sharing().wishes(by_urgency(asked, MIXED), MIXED, places, NOW)
+    parts = list(in_turn(wishes, MIXED))
+    assert sorted(map(str, (wish for part in parts for wish in part))) == sorted(map(str, wishes))
+    assert all(len({MIXED[wish.head.lane_id].careful for wish in part}) == 1 for part in parts)
+    for share in {wish.share for wish in wishes}:
+        in_order = [wish for part in parts for wish in part if wish.share == share]
+        assert in_order == [wish for wish in wishes if wish.share == share]
+    assert len(parts) <= 22

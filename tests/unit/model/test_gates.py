@@ -45,43 +45,48 @@ gate_sets = st.lists(st.tuples(limits, st.integers(0, 6), st.none() | rates), mi
 
 
 def test_a_run_without_gates_is_let_through() -> None:
-    assert numbers(admit(some((), ()), {}, 10, NOW)) == [0, 1]
+    assert numbers(admit(some((), ()), {}, {0: 10}, NOW)) == [0, 1]
 
 
 def test_a_gate_that_nobody_knows_holds_nobody_up() -> None:
-    assert numbers(admit(some((9,)), {}, 10, NOW)) == [0]
+    assert numbers(admit(some((9,)), {}, {0: 10}, NOW)) == [0]
 
 
 def test_what_does_not_fit_waits_on_the_gate_that_is_full() -> None:
-    verdict = admit(some((1,), (1,), (1,)), by_number(Gate(1, capacity=3, held=1)), 10, NOW)
+    verdict = admit(some((1,), (1,), (1,)), by_number(Gate(1, capacity=3, held=1)), {0: 10}, NOW)
     assert numbers(verdict) == [0, 1]
     assert verdict.waiting == [(UUID(int=2), 1)]
     assert verdict.gates[1].held == 3
 
 
 def test_a_limit_of_nothing_lets_nobody_through() -> None:
-    verdict = admit(some((1,)), by_number(Gate(1, capacity=0)), 10, NOW)
+    verdict = admit(some((1,)), by_number(Gate(1, capacity=0)), {0: 10}, NOW)
     assert (verdict.admitted, verdict.waiting) == ([], [(UUID(int=0), 1)])
 
 
 def test_a_run_that_one_of_its_gates_stops_takes_no_place_in_the_others() -> None:
     gates = by_number(Gate(1, capacity=1), Gate(2, capacity=1, held=1))
-    verdict = admit(some((1, 2), (1,)), gates, 10, NOW)
+    verdict = admit(some((1, 2), (1,)), gates, {0: 10}, NOW)
     assert numbers(verdict) == [1]
     assert verdict.waiting == [(UUID(int=0), 2)]
     assert verdict.gates[1].held == 1
 
 
 def test_beyond_the_places_only_those_that_must_wait_anyway_are_judged() -> None:
-    verdict = admit(some((), (1,), ()), by_number(Gate(1, capacity=0)), 1, NOW)
+    verdict = admit(some((), (1,), ()), by_number(Gate(1, capacity=0)), {0: 1}, NOW)
     assert (numbers(verdict), verdict.waiting, verdict.later) == ([0], [(UUID(int=1), 1)], [])
+
+
+def test_every_share_has_places_of_its_own() -> None:
+    asking = [Candidate(UUID(int=number), (), share=number % 2) for number in range(6)]
+    assert numbers(admit(asking, {}, {0: 1, 1: 2}, NOW)) == [0, 1, 3]
 
 
 @given(candidates, gate_sets, st.integers(0, 20))
 def test_no_gate_is_held_by_more_than_its_capacity(
     asking: list[Candidate], gates: Mapping[int, Gate], places: int
 ) -> None:
-    verdict = admit(asking, gates, places, NOW)
+    verdict = admit(asking, gates, {0: places}, NOW)
     assert len(verdict.admitted) <= places
     through = {run_id for run_id in verdict.admitted}
     for gate in gates.values():
@@ -96,7 +101,7 @@ def test_no_gate_is_held_by_more_than_its_capacity(
 def test_each_candidate_is_in_one_place_of_the_verdict_at_most_and_in_the_order_given(
     asking: list[Candidate], gates: Mapping[int, Gate], places: int
 ) -> None:
-    verdict = admit(asking, gates, places, NOW)
+    verdict = admit(asking, gates, {0: places}, NOW)
     judged = [*verdict.admitted, *(row[0] for row in verdict.waiting), *(row[0] for row in verdict.later)]
     assert len(judged) == len(set(judged))
     left = {candidate.run_id for candidate in asking} - set(judged)
@@ -107,7 +112,7 @@ def test_each_candidate_is_in_one_place_of_the_verdict_at_most_and_in_the_order_
 
 @given(candidates, gate_sets, st.integers(0, 20))
 def test_nobody_waits_on_a_gate_that_has_room(asking: list[Candidate], gates: Mapping[int, Gate], places: int) -> None:
-    verdict = admit(asking, gates, places, NOW)
+    verdict = admit(asking, gates, {0: places}, NOW)
     gates_of = {candidate.run_id: candidate.gate_ids for candidate in asking}
     for run_id, gate_id in verdict.waiting:
         assert gate_id in gates_of[run_id]
@@ -121,7 +126,7 @@ def test_nobody_waits_on_a_gate_that_has_room(asking: list[Candidate], gates: Ma
 
 
 def test_a_rate_lets_so_many_start_and_gives_the_others_a_later_time() -> None:
-    verdict = admit(some((1,), (1,), (1,)), by_number(Gate(1, rate=Rate(2, 60))), 10, NOW)
+    verdict = admit(some((1,), (1,), (1,)), by_number(Gate(1, rate=Rate(2, 60))), {0: 10}, NOW)
     assert numbers(verdict) == [0, 1]
     [(run_id, gate_id, ready_at)] = verdict.later
     assert (run_id.int, gate_id) == (2, 1)
@@ -129,16 +134,16 @@ def test_a_rate_lets_so_many_start_and_gives_the_others_a_later_time() -> None:
 
 
 def test_those_a_rate_delays_are_given_times_one_after_the_other() -> None:
-    verdict = admit(some(*[(1,)] * 7), by_number(Gate(1, rate=Rate(2, 60))), 10, NOW)
+    verdict = admit(some(*[(1,)] * 7), by_number(Gate(1, rate=Rate(2, 60))), {0: 10}, NOW)
     waits = [round((ready_at - NOW).total_seconds()) for _, _, ready_at in verdict.later]
     assert waits == [61, 61, 122, 122, 183]
 
 
 def test_a_rate_that_is_lowered_counts_what_has_started_and_soon_lets_the_next_one_start() -> None:
     wide = by_number(Gate(1, rate=Rate(10, 60)))
-    verdict = admit(some(*[(1,)] * 10), wide, 10, NOW)
+    verdict = admit(some(*[(1,)] * 10), wide, {0: 10}, NOW)
     narrow = replace(verdict.gates[1], rate=Rate(2, 60))
-    [(_, _, ready_at)] = admit(some((1,)), by_number(narrow), 10, later(1)).later
+    [(_, _, ready_at)] = admit(some((1,)), by_number(narrow), {0: 10}, later(1)).later
     assert later(60) <= ready_at <= later(62)
 
 
@@ -150,7 +155,7 @@ def test_no_stretch_of_time_has_more_starts_than_the_rate_allows(rate: Rate, gap
     now, started = NOW, list[datetime]()
     for gap in gaps:
         now += timedelta(seconds=gap * rate.seconds)
-        verdict = admit(some(*[(1,)] * crowd), by_number(gate), NEVER_FULL, now)
+        verdict = admit(some(*[(1,)] * crowd), by_number(gate), {0: NEVER_FULL}, now)
         gate = verdict.gates[1]
         started += [now] * len(verdict.admitted)
     stretch = timedelta(seconds=rate.seconds)
@@ -164,13 +169,13 @@ def test_a_run_that_comes_at_the_time_it_was_given_is_let_through(rate: Rate, as
     gate, now = Gate(1, rate=rate), NOW
     for gap, crowd in asked:
         now += timedelta(seconds=gap * rate.seconds)
-        gate = admit(some(*[(1,)] * crowd), by_number(gate), NEVER_FULL, now).gates[1]
+        gate = admit(some(*[(1,)] * crowd), by_number(gate), {0: NEVER_FULL}, now).gates[1]
     ready_at = next_start(rate, gate.starts, now)
     assert ready_at >= now
-    assert numbers(admit(some((1,)), by_number(gate), 1, ready_at)) == [0]
+    assert numbers(admit(some((1,)), by_number(gate), {0: 1}, ready_at)) == [0]
     if ready_at > now:
         just_before = ready_at - timedelta(microseconds=1)
-        assert admit(some((1,)), by_number(gate), 1, just_before).admitted == []
+        assert admit(some((1,)), by_number(gate), {0: 1}, just_before).admitted == []
 
 
 @given(rates, st.integers(0, 60), st.integers(1, 60))
@@ -178,11 +183,11 @@ def test_a_run_that_comes_at_the_time_it_was_given_is_let_through(rate: Rate, as
 def test_a_crowd_that_comes_back_at_the_times_it_was_given_is_not_sent_away_again(
     rate: Rate, before: int, crowd: int
 ) -> None:
-    gate = admit(some(*[(1,)] * before), by_number(Gate(1, rate=rate)), NEVER_FULL, NOW).gates[1]
-    verdict = admit(some(*[(1,)] * crowd), by_number(gate), NEVER_FULL, later(rate.seconds / 3))
+    gate = admit(some(*[(1,)] * before), by_number(Gate(1, rate=rate)), {0: NEVER_FULL}, NOW).gates[1]
+    verdict = admit(some(*[(1,)] * crowd), by_number(gate), {0: NEVER_FULL}, later(rate.seconds / 3))
     gate = verdict.gates[1]
     for run_id, _, ready_at in verdict.later:
-        again = admit([Candidate(run_id, (1,))], by_number(gate), 1, ready_at)
+        again = admit([Candidate(run_id, (1,))], by_number(gate), {0: 1}, ready_at)
         assert again.admitted == [run_id]
         gate = again.gates[1]
 
@@ -198,8 +203,8 @@ def test_the_edge_of_a_slice_belongs_to_it(rate: Rate, offset: int) -> None:
 
 def test_a_clock_that_was_ahead_lets_nobody_start_too_early() -> None:
     rate = Rate(1, 60)
-    gate = admit(some((1,)), by_number(Gate(1, rate=rate)), 1, later(5)).gates[1]
-    [(_, _, ready_at)] = admit(some((1,)), by_number(gate), 1, NOW).later
+    gate = admit(some((1,)), by_number(Gate(1, rate=rate)), {0: 1}, later(5)).gates[1]
+    [(_, _, ready_at)] = admit(some((1,)), by_number(gate), {0: 1}, NOW).later
     assert ready_at >= later(65)
 
 

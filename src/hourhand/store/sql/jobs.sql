@@ -84,11 +84,38 @@ DELETE FROM hourhand.live_runs
 RETURNING run_id, scheduled_for;
 
 -- name: refresh_lane_of_runs
--- Runs of a changed job that are due but not claimed go where the new definition belongs, and ask its gates anew.
+-- Runs of a changed job that are due but not claimed go where the new definition belongs, and ask its gates anew: also
+-- those that a rate gave a later time.
 UPDATE hourhand.live_runs
    SET lane_id = @lane_id, priority = @priority, version = @version, gate_ids = @gate_ids::int[],
+       ready_at = CASE WHEN waits_on > 0 AND state = 0 THEN least(ready_at, @now) ELSE ready_at END,
        state = CASE WHEN waits_on = 0 THEN state ELSE 0 END, waits_on = CASE WHEN waits_on = 0 THEN 0 END
  WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)) AND state IN (0, 1);
+
+-- name: runs_apart
+-- Runs of a job whose gates do not follow from its definition alone: those with a payload of their own, and those in
+-- somebody's hands, which run with the payload they were claimed with.
+SELECT r.run_id, r.state IN (2, 3, 4) AS executing, q.payload
+  FROM hourhand.live_runs r
+  LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id AND r.cause = 2
+ WHERE r.job_id = @job_id AND r.cause <> 0 AND (r.state IN (2, 3, 4) OR q.payload IS NOT NULL);
+
+-- name: set_gates
+UPDATE hourhand.live_runs r SET gate_ids = x.gate_ids::int[]
+  FROM unnest(@run_ids::uuid[], @gate_ids::text[]) AS x(run_id, gate_ids)
+ WHERE r.run_id = x.run_id AND r.state IN (0, 1);
+
+-- name: take_places
+-- Runs that were claimed before their job had these gates take their places now, so that they count against a new limit;
+-- and they remember it, so that they give them back.
+WITH taken AS (
+    UPDATE hourhand.live_runs r
+       SET gate_ids = ARRAY(SELECT DISTINCT g FROM unnest(r.gate_ids || x.gate_ids::int[]) AS g ORDER BY g)
+      FROM unnest(@run_ids::uuid[], @gate_ids::text[]) AS x(run_id, gate_ids)
+     WHERE r.run_id = x.run_id AND r.state IN (2, 3, 4) AND NOT x.gate_ids::int[] <@ coalesce(r.gate_ids, '{}')
+    RETURNING r.run_id, x.gate_ids::int[] AS gate_ids
+)
+INSERT INTO hourhand.gate_slots (run_id, gate_id) SELECT run_id, unnest(gate_ids) FROM taken ON CONFLICT DO NOTHING;
 
 -- name: keep_findable
 -- The single run of a job is found by its due time; when the job gets another one, by the index instead.

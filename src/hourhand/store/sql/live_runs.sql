@@ -28,7 +28,7 @@ WITH heads AS (
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held AND NOT l.gated AND l.gate_ids IS NULL      -- as it is now, whatever the executor knows
 ), picked AS MATERIALIZED (
-    SELECT c.run_id, c.overlaps
+    SELECT c.run_id, c.overlaps, s.share
       FROM (SELECT share, max(most) AS most FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
         SELECT p.run_id, p.overlaps
@@ -38,7 +38,9 @@ WITH heads AS (
                    CASE WHEN r.cause <> 0 THEN EXISTS (
                        SELECT FROM hourhand.live_runs e
                         WHERE e.job_id = r.job_id AND e.cause <> 0
-                          AND e.run_id < r.run_id     -- ids sort by due time, those of runs asked for by when they were
+                          -- Ids sort by due time, those of runs asked for by when they were. What runs already is in
+                          -- the way whatever it stands for, unless it was let run beside this one.
+                          AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
                    ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
                    ELSE false END AS overlaps
               FROM hourhand.live_runs r
@@ -54,7 +56,7 @@ WITH heads AS (
        SET state = 2, executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence')
       FROM picked WHERE r.run_id = picked.run_id AND NOT picked.overlaps
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
-              r.failures, r.losses, r.cause
+              r.failures, r.losses, r.cause, picked.share
 ), parked AS (
     UPDATE hourhand.live_runs r SET state = 1, waits_on = 0
       FROM picked WHERE r.run_id = picked.run_id AND picked.overlaps AND r.ready_at <= @now
@@ -65,36 +67,43 @@ SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_a
        CASE WHEN c.cause = 2
             THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), j.payload)
             ELSE j.payload END AS payload,
-       j.policy
+       j.policy, c.share
   FROM claimed c
   JOIN hourhand.jobs j ON j.namespace_id = c.namespace_id AND j.job_id = c.job_id
  UNION ALL
-SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM parked;
+SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  FROM parked;
 
 -- name: careful_candidates
--- Due runs of lanes with gates, in the order of the heads, locked until the gates have been asked.
+-- Due runs of lanes with gates, for each share in the order of its heads, locked until the gates have been asked.
 WITH heads AS (
-    SELECT h.*, l.gate_ids FROM unnest(@lanes::int[], @priorities::smallint[]) WITH ORDINALITY AS h(lane_id, priority, place)
+    SELECT h.*, l.gate_ids
+      FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[])
+           WITH ORDINALITY AS h(lane_id, priority, share, place)
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held
 )
-SELECT c.run_id, c.gate_ids, c.waits_on, c.overlaps
-  FROM (SELECT lane_id, priority, gate_ids FROM heads ORDER BY place) h
+SELECT c.run_id, c.gate_ids, c.waits_on, c.overlaps, s.share
+  FROM (SELECT share FROM heads GROUP BY share ORDER BY min(place)) s
  CROSS JOIN LATERAL (
-    SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
-           CASE WHEN r.cause <> 0 THEN EXISTS (
-               SELECT FROM hourhand.live_runs e
-                WHERE e.job_id = r.job_id AND e.cause <> 0
-                  AND e.run_id < r.run_id     -- ids sort by due time, those of runs asked for by when they were
-           ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
-           ELSE false END AS overlaps
-      FROM hourhand.live_runs r
-     WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
-     ORDER BY r.ready_at
+    SELECT p.*
+      FROM (SELECT lane_id, priority, gate_ids FROM heads WHERE share = s.share ORDER BY place) h
+     CROSS JOIN LATERAL (
+        SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
+               CASE WHEN r.cause <> 0 THEN EXISTS (
+                   SELECT FROM hourhand.live_runs e
+                    WHERE e.job_id = r.job_id AND e.cause <> 0
+                      AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))     -- see claim_runs
+               ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
+               ELSE false END AS overlaps
+          FROM hourhand.live_runs r
+         WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
+         ORDER BY r.ready_at
+         LIMIT @limit
+           FOR UPDATE SKIP LOCKED
+     ) p
      LIMIT @limit
-       FOR UPDATE SKIP LOCKED
- ) c
- LIMIT @limit;
+ ) c;
 
 -- name: lock_gates
 -- In order of their numbers, so that two who need the same ones never wait for each other.
@@ -131,7 +140,7 @@ SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_a
        CASE WHEN c.cause = 2
             THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), c.payload)
             ELSE c.payload END AS payload,
-       c.policy
+       c.policy, NULL::int AS share
   FROM claimed c;
 
 -- name: park_runs
@@ -223,14 +232,17 @@ WITH returned AS (
     UPDATE hourhand.live_runs r
        SET state = 0, ready_at = x.ready_at, executor_id = NULL, started_at = NULL,
            failures = r.failures + x.failed, losses = r.losses + x.lost,
+           -- The job may have changed meanwhile: the next attempt belongs where it belongs now.
+           lane_id = coalesce(j.lane_id, r.lane_id), priority = coalesce(j.priority, r.priority),
+           version = coalesce(j.version, r.version),
            -- The time to wait for a first start is over; a deadline stays.
-           expires_at = CASE WHEN r.expires_at IS NOT NULL THEN (
-               SELECT greatest(r.scheduled_for, (SELECT q.requested_at FROM hourhand.run_requests q WHERE q.run_id = r.run_id))
-                      + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8)
-                 FROM hourhand.jobs j WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id) END
+           expires_at = CASE WHEN r.expires_at IS NOT NULL THEN
+               greatest(r.scheduled_for, (SELECT q.requested_at FROM hourhand.run_requests q WHERE q.run_id = r.run_id))
+               + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8) END
       FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[])
            AS x(run_id, fence, ready_at, failed, lost)
       JOIN hourhand.live_runs o ON o.run_id = x.run_id     -- the row as it was: RETURNING shows it as it has become
+      LEFT JOIN hourhand.jobs j ON j.namespace_id = o.namespace_id AND j.job_id = o.job_id
      WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.fence, r.attempt, r.gate_ids, o.executor_id, o.started_at
 ), freed AS (
@@ -262,9 +274,12 @@ WITH returned AS (
 SELECT run_id, (SELECT count(*) FROM let_go) AS let_go FROM returned;
 
 -- name: insert_manual_run
--- Waits for a change of the job that is under way; a cancelled job gets no run.
+-- Waits for a change of the job that is under way; a cancelled job gets no run, and none is made of an older version,
+-- whose lane and gates it would have.
 WITH job AS (
-    SELECT FROM hourhand.jobs WHERE namespace_id = @namespace_id AND job_id = @job_id AND status <> 2 FOR SHARE
+    SELECT FROM hourhand.jobs
+     WHERE namespace_id = @namespace_id AND job_id = @job_id AND version = @version::int AND status <> 2
+       FOR SHARE
 ), asked AS (
     INSERT INTO hourhand.run_requests (run_id, requested_by, requested_at, note, payload, overlap)
     SELECT @run_id::uuid, @requested_by::text, @now::timestamptz, @note::text, @payload::jsonb, @overlap::text FROM job

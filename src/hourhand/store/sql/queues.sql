@@ -37,8 +37,9 @@ SELECT n.name, n.weight, g.capacity,
 LOCK TABLE hourhand.lanes IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: lock_live_runs
--- Nobody claims or ends a run while those in somebody's hands are counted: a limit holds from its first moment.
-LOCK TABLE hourhand.live_runs IN SHARE ROW EXCLUSIVE MODE;
+-- Nobody claims or ends a run while those in somebody's hands are counted: a limit holds from its first moment. Also
+-- whoever has chosen runs, with a lock on each, and has not claimed them yet is waited for: they would pass by it.
+LOCK TABLE hourhand.live_runs IN EXCLUSIVE MODE;
 
 -- name: pause_queue
 -- Pausing again keeps the time and changes who and why.

@@ -6,22 +6,24 @@ SELECT EXISTS (SELECT FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0) 
            AS expired;
 
 -- name: waiting_turns
--- Runs of own shards that wait behind an earlier one of their job, those due first, with that job's policy.
+-- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy.
 SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
-       hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for
+       hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for,
+       hourhand.scheduled_run_id(j.due_at, j.job_id) AS once_run_id
   FROM hourhand.live_runs w
   JOIN hourhand.jobs j ON j.namespace_id = w.namespace_id AND j.job_id = w.job_id
   JOIN hourhand.shards s ON s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)
  WHERE w.waits_on = 0 AND w.state = 1 AND s.owner_id = @node_id
- ORDER BY w.ready_at
+   AND (@after_ready::timestamptz IS NULL OR (w.ready_at, w.run_id) > (@after_ready, @after_id::uuid))
+ ORDER BY w.ready_at, w.run_id
  LIMIT @limit;
 
 -- name: unfinished_of_jobs
--- Every unfinished run of the given jobs: who stands in whose way.
+-- Every unfinished run of the given jobs, also the single one of a job that runs once: who stands in whose way.
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0 AS retrying,
        r.state = 1 AND r.waits_on = 0 AS held_back
   FROM hourhand.live_runs r
- WHERE r.job_id = ANY (@job_ids::uuid[]) AND r.cause <> 0
+ WHERE (r.job_id = ANY (@job_ids::uuid[]) AND r.cause <> 0) OR r.run_id = ANY (@once_run_ids::uuid[])
  ORDER BY r.scheduled_for, r.run_id;
 
 -- name: let_turns_go

@@ -1,0 +1,139 @@
+"""New jobs as the rows they become, in every table that has a part of them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from hourhand.model.catchup import CatchUp, CatchUpPolicy
+from hourhand.model.ids import scheduled_run_id, shard_of
+from hourhand.model.job import CATCHUP_DEFAULT, JobDefinition
+from hourhand.model.policy import ORDINARY, Overlap, policy_to_json
+from hourhand.model.retry import retry_to_json
+from hourhand.model.schedule import Timing, timing_to_json
+from hourhand.model.states import Cause
+from hourhand.ports.stores import NewJob
+from hourhand.store.jsons import from_json, to_json, to_json_or_null
+from hourhand.store.names import LaneKey, lane_key
+
+_JOB_COLUMNS: Final = [
+    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
+    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
+    "created_by", "updated_at", "policy",
+]  # fmt: skip
+_RUN_COLUMNS: Final = [
+    "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
+]  # fmt: skip
+_CURSOR_COLUMNS: Final = [
+    "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
+]  # fmt: skip
+# What only some jobs have; the others' rows are copied without it.
+_JOB_COLUMNS_MORE: Final = [*_JOB_COLUMNS, "unique_key"]
+_RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
+_CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
+
+Numbers = tuple[Mapping[LaneKey, int], Mapping[UUID, list[int] | None]]
+"""Those of lanes, and of the gates of jobs that have any."""
+Tables = Sequence[tuple[str, Sequence[str], Sequence[tuple[Any, ...]]]]
+"""Rows to copy: into which table, which columns."""
+
+
+def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
+    """The rows of new jobs, by table and columns."""
+    lanes, gates = numbers
+    job_rows, run_rows, cursor_rows = [], [], []
+    more_job_rows, more_run_rows, more_cursor_rows = [], [], []
+    for new in jobs:
+        policy = new.definition.policy
+        lane_id = lanes[lane_key(new.namespace_id, new.definition)]
+        due_at = new.definition.timing.only_instant
+        if new.unique is None:
+            job_rows.append(_job_row(new, lane_id, due_at))
+        else:
+            more_job_rows.append((*_job_row(new, lane_id, due_at), new.unique.key))
+        cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
+        runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
+        if policy is ORDINARY:
+            run_rows += runs
+        else:
+            more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
+        if new.next_due is not None:
+            cursor = _cursor_row(new, lane_id, due_at is None)
+            if policy is ORDINARY and due_at is not None:
+                cursor_rows.append(cursor)
+            else:
+                more_cursor_rows.append((*cursor, gates.get(new.job_id), *cursor_promises(new.definition)))
+    return [
+        ("jobs", _JOB_COLUMNS, job_rows),
+        ("jobs", _JOB_COLUMNS_MORE, more_job_rows),
+        ("live_runs", _RUN_COLUMNS, run_rows),
+        ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
+        ("timetable", _CURSOR_COLUMNS, cursor_rows),
+        ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
+    ]
+
+
+def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:
+    definition = new.definition
+    return (
+        new.job_id,
+        new.namespace_id,
+        lane_id,
+        definition.name,
+        definition.kind,
+        to_json(definition.payload),
+        due_at,
+        timing_column(definition.timing),
+        definition.priority,
+        definition.retry.max_retries,
+        to_json_or_null(retry_to_json(definition.retry)),
+        catchup_to_json(definition.catchup),
+        definition.timeout_seconds,
+        to_json_or_null(definition.labels),
+        definition.description or None,
+        definition.owner,
+        0,
+        1,
+        new.created_at,
+        new.created_by,
+        new.created_at,
+        policy_to_json(definition.policy),
+    )
+
+
+def _run_row(new: NewJob, lane_id: int, due: datetime, cause: Cause) -> tuple[Any, ...]:
+    run_id = scheduled_run_id(due, new.job_id)
+    return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, int(cause))
+
+
+def cursor_promises(definition: JobDefinition) -> tuple[timedelta | None, bool]:
+    """How long a run of it may wait, counted from its due time, and whether it waits behind earlier ones."""
+    policy = definition.policy
+    waits = [seconds for seconds in (policy.queue_timeout_seconds, policy.deadline_seconds) if seconds is not None]
+    recurring = definition.timing.only_instant is None
+    exclusive = recurring and policy.overlap_of(recurring) is not Overlap.ALLOW
+    return (timedelta(seconds=min(waits)) if waits else None), exclusive
+
+
+def _cursor_row(new: NewJob, lane_id: int, recurring: bool) -> tuple[Any, ...]:
+    shard = shard_of(new.job_id)
+    return (new.job_id, new.next_due, new.namespace_id, lane_id, 1, shard, new.definition.priority, recurring)
+
+
+def timing_column(timing: Timing) -> str | None:
+    if timing.only_instant is not None and not timing.says_more:
+        return None
+    return to_json(timing_to_json(timing))
+
+
+def catchup_to_json(policy: CatchUpPolicy) -> str | None:
+    if policy is CATCHUP_DEFAULT or policy == CATCHUP_DEFAULT:
+        return None
+    return to_json({"mode": policy.mode.value, "window": policy.window.total_seconds(), "runs_max": policy.runs_max})
+
+
+def catchup_from_json(stored: str | None) -> CatchUpPolicy:
+    if stored is None:
+        return CATCHUP_DEFAULT
+    value = from_json(stored)
+    return CatchUpPolicy(CatchUp(value["mode"]), timedelta(seconds=value["window"]), value["runs_max"])
