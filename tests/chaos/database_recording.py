@@ -7,6 +7,7 @@ together. `chaos.events` has a row per changed row; here they become transitions
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,7 +120,8 @@ async def _dump_events(db: Any, folder: Path) -> None:
         line: Line | None = None
         match change.table:
             case "live_runs" | "runs":
-                line = runs.event(change)
+                for step in runs.steps(change):
+                    logs[change.table].write(step)
             case "gates" | "gate_slots":
                 line = gates.event(change)
             case "jobs":
@@ -158,31 +160,36 @@ class RunHistory:
         else:
             self._left.add(key)
 
-    def event(self, change: Change) -> RunEvent | None:
+    def steps(self, change: Change) -> list[RunEvent]:
+        """What the change did to its run: nothing, one step, or two that were written at once."""
         if change.table == "runs":
             return self._history_alone(change)
         run_id = change.row["run_id"]
         if change.op == "insert":
             self._made[run_id] = change.new
-            return self._line(change, change.new, None, _word(change.new["state"]), change.new.get("executor_id"))
+            return [self._line(change, change.new, None, _word(change.new["state"]), change.new.get("executor_id"))]
         if change.op == "delete":
             final = self._finished.get((change.xid, run_id))
             new = WITHDRAWN if final is None else _word(final["state"])
             facts = {**self._made.pop(run_id, {}), **change.old, **(final or {}), "fence": change.old.get("fence")}
-            return self._line(change, facts, _word(change.old["state"]), new, change.old.get("executor_id"))
+            return [self._line(change, facts, _word(change.old["state"]), new, change.old.get("executor_id"))]
         facts = {**self._made.get(run_id, {}), **change.new}
         if "version" in change.new:
             self._made.setdefault(run_id, {})["version"] = change.new["version"]
-        if change.old["state"] == change.new["state"]:
-            return None
+        old, new = RunState(change.old["state"]), RunState(change.new["state"])
+        words = [old, new]
+        if old is new:
+            return []
+        if (old, new) == (RunState.QUEUED, RunState.RUNNING):  # the start of an `at_most_once` goes with its claim
+            words = [old, RunState.CLAIMED, new]
         holder = change.new.get("executor_id", change.old.get("executor_id"))
-        return self._line(change, facts, _word(change.old["state"]), _word(change.new["state"]), holder)
+        return [self._line(change, facts, before.word, after.word, holder) for before, after in pairwise(words)]
 
-    def _history_alone(self, change: Change) -> RunEvent | None:
+    def _history_alone(self, change: Change) -> list[RunEvent]:
         """A final row that no live one went before, in this transaction at least."""
         if change.op != "insert" or (change.xid, change.row["run_id"]) in self._left:
-            return None
-        return self._line(change, change.new, None, _word(change.new["state"]), change.new.get("executor_id"))
+            return []
+        return [self._line(change, change.new, None, _word(change.new["state"]), change.new.get("executor_id"))]
 
     def _line(
         self, change: Change, facts: dict[str, Any], old: str | None, new: str, executor_id: int | None

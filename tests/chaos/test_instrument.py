@@ -80,8 +80,7 @@ def events_of(changes: list[Change]) -> list[tuple[str | None, str]]:
     for one in changes:
         if (one.table, one.op) in {("runs", "insert"), ("live_runs", "delete")}:
             runs.look_ahead(one)
-    lines = [runs.event(one) for one in changes]
-    return [(line.old, line.new) for line in lines if line is not None]
+    return [(line.old, line.new) for one in changes for line in runs.steps(one)]
 
 
 @pytest.mark.parametrize("history_first", [False, True])
@@ -106,6 +105,12 @@ def test_a_change_that_leaves_the_state_alone_is_no_transition() -> None:
     made = change(1, "live_runs", "insert", new={**RUN, "state": 0})
     moved = change(2, "live_runs", "update", {"run_id": "r", "state": 0}, {"run_id": "r", "state": 0, "version": 2}, 2)
     assert events_of([made, moved]) == [(None, "queued")]
+
+
+def test_a_claim_that_is_a_start_as_well_is_two_transitions() -> None:
+    made = change(1, "live_runs", "insert", new={**RUN, "state": 0})
+    begun = change(2, "live_runs", "update", {"run_id": "r", "state": 0}, {"run_id": "r", "state": 3, "fence": 5}, 2)
+    assert events_of([made, begun]) == [(None, "queued"), ("queued", "claimed"), ("claimed", "running")]
 
 
 def test_places_are_told_with_the_name_and_the_capacity_of_their_gate() -> None:

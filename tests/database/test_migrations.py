@@ -176,6 +176,69 @@ async def test_processes_that_migrate_at_once_apply_once(url: str) -> None:
     assert sorted(counts) == [0, len(migrations("hourhand"))]
 
 
+# --- from an older version --------------------------------------------------------------------------------
+
+TWO_NAMESPACES = """
+INSERT INTO hourhand.namespaces (name) VALUES ('team');
+INSERT INTO hourhand.lanes (queue, needs) VALUES ('default', 'command'), ('slow', 'command'), ('left', 'command');
+CREATE TEMPORARY TABLE of_both AS
+SELECT n AS namespace_id, k AS lane_id, gen_random_uuid() AS job_id, k = 1 AS recurring
+  FROM generate_series(1, 2) n, generate_series(1, 2) k WHERE n = 2 OR k = 1;
+INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, due_at, timing, priority, max_retries,
+                           owner, status, version, created_at, created_by, updated_at)
+SELECT job_id, namespace_id, lane_id, 'job', 'command', '{}', CASE WHEN NOT recurring THEN now() END,
+       CASE WHEN recurring THEN '{"schedules": []}'::jsonb END, 5, 3, 'ada', 0, 1, now(), 'ada', now()
+  FROM of_both;
+INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
+SELECT job_id, now(), namespace_id, lane_id, 1, 0, 5, recurring FROM of_both;
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state,
+                                priority, cause)
+SELECT gen_random_uuid(), job_id, now(), now(), namespace_id, lane_id, 1, 0, 5, recurring::int FROM of_both;
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state,
+                                priority, cause)
+SELECT gen_random_uuid(), job_id, now(), now(), 2, 3, 1, 3, 5, 1 FROM of_both WHERE namespace_id = 2 LIMIT 1;
+"""
+"""Both namespaces use the first lane, `team` alone the second. A run of `team` is in a lane that its job has left."""
+
+
+async def lanes_in_use(database: Database, table: str) -> list[tuple[str, str]]:
+    async with database.connection() as connection:
+        found = await connection.fetch(
+            f"""SELECT n.name, l.queue, l.namespace_id = t.namespace_id AS own
+                  FROM hourhand.{table} t
+                  JOIN hourhand.lanes l USING (lane_id)
+                  JOIN hourhand.namespaces n ON n.namespace_id = t.namespace_id
+                 ORDER BY 1, 2"""
+        )
+    assert all(row["own"] for row in found), f"{table} has a row in a lane of another namespace"
+    return [(row["name"], row["queue"]) for row in found]
+
+
+async def test_lanes_of_an_older_database_are_divided_between_its_namespaces(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as database:
+        with monkeypatch.context() as older:
+            older.setattr(migrate_module, "migrations", lambda schema: migrations(schema)[:1])
+            await migrate(database)
+        async with database.connection() as connection:
+            await connection.execute(TWO_NAMESPACES)
+        await migrate(database)
+
+        both = [("default", "default"), ("team", "default"), ("team", "slow")]
+        assert await lanes_in_use(database, "jobs") == both
+        assert await lanes_in_use(database, "timetable") == both
+        assert await lanes_in_use(database, "live_runs") == [both[0], both[1], ("team", "left"), both[2]]
+        async with database.connection() as connection:
+            lanes = await connection.fetch("SELECT namespace_id, queue, gated, held, gate_ids FROM hourhand.lanes")
+            exclusive = await connection.fetch("SELECT recurring, exclusive FROM hourhand.timetable")
+            policies = await connection.fetchval("SELECT count(*) FROM hourhand.jobs WHERE policy IS NOT NULL")
+        assert len(lanes) == len({(row["namespace_id"], row["queue"]) for row in lanes}) == 6
+        assert not any(row["gated"] or row["held"] or row["gate_ids"] for row in lanes)
+        assert all(row["recurring"] == row["exclusive"] for row in exclusive)
+        assert policies == 0
+
+
 # --- rights -----------------------------------------------------------------------------------------------
 
 

@@ -21,13 +21,17 @@ from hourhand.model.states import FINAL_STATES, LIVE_STATES
 from hourhand.store.partitions import Cut, Partitions
 
 JOBS, RUNS, LIVE, LANES = 100_000, 1_000_000, 100_000, 50
+GATES, SLOTS = 200, 5
 BIG_ROWS = 2000
 """Reading a smaller table from end to end is right."""
 
 # Even numbers are jobs that run once, odd ones recur. Every job has a cursor, a live run and ten finished ones, spread
-# over eight days. One live run in ten is in the hands of an executor, one in a thousand is to be cancelled.
+# over eight days. One live run in ten is in the hands of an executor, one in a thousand is to be cancelled. A thousand
+# of those hold all places of some gates, on which a hundred thousand more wait; a thousand wait behind others of their
+# job, five thousand for a rate, and five thousand in a lane with gates are ready.
 FILL = f"""
-INSERT INTO hourhand.lanes (namespace_id, queue, needs) SELECT 1, 'default', 'need-' || n FROM generate_series(1, {LANES}) n;
+INSERT INTO hourhand.lanes (namespace_id, queue, needs)
+SELECT 1, 'default', 'need-' || n FROM generate_series(1, {LANES}) n;
 INSERT INTO hourhand.nodes (role, name, started_at, lease_until, facts)
 SELECT 'executor', 'executor-' || n, now(), now() + interval '1 day', '{{}}' FROM generate_series(1, 20) n;
 INSERT INTO hourhand.nodes (role, name, started_at, lease_until, ended_at, facts)
@@ -58,6 +62,24 @@ SELECT hourhand.scheduled_run_id(due_at, job_id), job_id, due_at, due_at, NULL,
        CASE WHEN n % 1000 = 0 THEN 4 WHEN n % 20 = 0 THEN 3 WHEN n % 10 = 0 THEN 2 ELSE 0 END, n % 3, n % 2,
        CASE WHEN n % 10 = 0 THEN 1 ELSE 0 END
   FROM numbered;
+
+INSERT INTO hourhand.lanes (namespace_id, queue, needs, gated)
+SELECT 1, 'default', 'need-' || n, true FROM generate_series(1, 2) n;
+INSERT INTO hourhand.gates (namespace_id, kind, name, capacity)
+SELECT 1, 'key', n::text, {SLOTS} FROM generate_series(1, {GATES}) n;
+INSERT INTO hourhand.gates (namespace_id, kind, name, rate_count, rate_seconds) VALUES (1, 'key', 'rate', 1, 60);
+UPDATE hourhand.live_runs r SET gate_ids = ARRAY[1 + n / 20 % {GATES}] FROM numbered
+ WHERE r.run_id = hourhand.scheduled_run_id(due_at, numbered.job_id) AND n % 20 = 0 AND n <= 20 * {GATES * SLOTS};
+INSERT INTO hourhand.gate_slots (run_id, gate_id)
+SELECT run_id, unnest(gate_ids) FROM hourhand.live_runs WHERE gate_ids IS NOT NULL;
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state,
+                                priority, cause, gate_ids, waits_on)
+SELECT hourhand.scheduled_run_id(due_at + later, job_id), job_id, due_at + later, due_at, {NAMESPACE},
+       CASE WHEN n <= 15000 AND n % 2 = 0 THEN {LANES + 2} ELSE {LANES + 1} END, 1, (n > 15000)::int, n % 3, 1,
+       CASE WHEN n > 16000 THEN ARRAY[1 + n % {GATES}] END,
+       CASE WHEN n > 16000 THEN 1 + n % {GATES} WHEN n > 15000 THEN 0 WHEN n % 2 = 1 THEN {GATES + 1} END
+  FROM numbered, unnest(ARRAY[interval '1 day', interval '2 days']) AS later
+ WHERE n > 5000 AND (n BETWEEN 16001 AND 32000 OR later = interval '1 day');
 
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version,
                            state, cause, attempt)
@@ -130,14 +152,18 @@ class Plan:
     text: str
 
 
-async def explain(ground: Ground, file_name: str, name: str, settled: bool, **values: Any) -> Plan:
-    """Runs the statement as a prepared one, sees how it was done, and takes it back."""
+async def explain(
+    ground: Ground, file_name: str, name: str, settled: bool, *, after: str | None = None, **values: Any
+) -> Plan:
+    """Runs the statement as a prepared one, after another, sees how it was done, and takes both back."""
     query = load_queries("hourhand.store.sql", file_name, ground.database.schema)[name]
     arguments = ", ".join(literal(value) for value in query.arguments(values))
     statement = f"guard_{next(ground.numbers)}"
     transaction = ground.db.transaction()
     await transaction.start()
     try:
+        if after is not None:
+            await ground.db.execute(after)
         await ground.db.execute(f"PREPARE {statement} AS {query.text}")
         call = f"EXECUTE {statement}" + (f"({arguments})" if arguments else "")
         for _ in range(6 if settled else 0):
@@ -382,7 +408,7 @@ async def test_the_verbs_of_a_job_find_its_live_runs_by_the_job_or_by_their_id(
     for name, more in (
         ("job_live_runs", {}),
         ("withdraw_runs", {"now": at(-1)}),
-        ("refresh_lane_of_runs", {"lane_id": 1, "priority": 1, "version": 2, "now": at(-1)}),
+        ("refresh_lane_of_runs", {"lane_id": 1, "priority": 1, "version": 2, "now": at(-1), "gate_ids": None}),
     ):
         assert_by_index(await explain(ground, "jobs.sql", name, settled, **which, **more), ground, 200)
 
@@ -470,3 +496,79 @@ async def test_a_slice_of_unique_keys_is_judged_by_the_ids_of_their_jobs(ground:
     assert_by_index(plan, ground, 10_000, rows=1)
     old = await explain(ground, "partitions.sql", "prune_idempotency_keys", settled, before=at(100), limit=50)
     assert_by_index(old, ground, 1000, rows=50)
+
+
+# --- gates and turns --------------------------------------------------------------------------------------
+
+
+@both_ways
+async def test_a_look_at_what_waits_sees_the_heads_of_indexes(ground: Ground, settled: bool) -> None:
+    assert_by_index(await explain(ground, "turns.sql", "what_waits", settled, now=at(0)), ground, 40, rows=1)
+
+
+@both_ways
+async def test_the_healing_sweep_looks_at_gates_and_not_at_those_who_wait(ground: Ground, settled: bool) -> None:
+    plan = await explain(ground, "turns.sql", "let_go_on", settled, limit=1000)
+    assert_by_index(plan, ground, 20 * GATES, rows=0)
+
+
+@both_ways
+async def test_the_healing_sweep_writes_those_that_it_lets_go_and_no_others(ground: Ground, settled: bool) -> None:
+    free = f"DELETE FROM {ground.database.schema}.gate_slots WHERE gate_id <= 20"
+    plan = await explain(ground, "turns.sql", "let_go_on", settled, after=free, limit=1000)
+    assert_by_index(plan, ground, 20 * GATES + 50 * 20 * SLOTS, rows=20 * SLOTS)
+
+
+@both_ways
+async def test_candidates_with_gates_are_read_in_order_and_up_to_a_bound(ground: Ground, settled: bool) -> None:
+    plan = await explain(
+        ground, "live_runs.sql", "careful_candidates", settled,
+        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(JOBS), limit=500,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 10_000, rows=500)
+
+
+@both_ways
+async def test_a_look_for_candidates_when_none_is_due_reads_next_to_nothing(ground: Ground, settled: bool) -> None:
+    plan = await explain(
+        ground, "live_runs.sql", "careful_candidates", settled,
+        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(-1), limit=500,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 50, rows=0)
+
+
+@both_ways
+async def test_places_are_counted_by_their_gates(ground: Ground, settled: bool) -> None:
+    plan = await explain(ground, "live_runs.sql", "count_slots", settled, gate_ids=list(range(1, 21)))
+    assert_by_index(plan, ground, 200, rows=20)
+
+
+@both_ways
+async def test_runs_that_end_find_those_who_wait_for_their_places_by_the_gate(ground: Ground, settled: bool) -> None:
+    numbers = [20 * place for place in range(1, 101) if place % 50]
+    plan = await explain(
+        ground, "live_runs.sql", "finish_runs", settled,
+        run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
+        states=[10] * 98, started=[START] * 98, ended=[START] * 98, reasons=[None] * 98, errors=[None] * 98,
+        results=[None] * 98, from_states=[2, 3, 4],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 12_000)
+
+
+@both_ways
+async def test_turns_are_read_without_those_who_wait_for_gates(ground: Ground, settled: bool) -> None:
+    first_page = {"after_ready": None, "after_id": None}
+    plan = await explain(ground, "turns.sql", "waiting_turns", settled, node_id=1, limit=1000, **first_page)
+    assert_by_index(plan, ground, 40_000, rows=1000)
+
+
+@both_ways
+async def test_the_unfinished_runs_of_jobs_are_found_by_the_jobs(ground: Ground, settled: bool) -> None:
+    jobs = [ground.jobs[1 + 2 * place] for place in range(1000)]
+    plan = await explain(ground, "turns.sql", "unfinished_of_jobs", settled, job_ids=jobs, once_run_ids=[])
+    assert_by_index(plan, ground, 6000, rows=1000)
+
+
+@both_ways
+async def test_waits_that_took_too_long_are_found_by_their_end(ground: Ground, settled: bool) -> None:
+    assert_by_index(await explain(ground, "turns.sql", "expire_runs", settled, now=at(0), limit=1000), ground, 50)

@@ -1,4 +1,4 @@
-"""Gates: a limit is never exceeded, by whomever and however runs are claimed, and whoever waits goes on when there is room."""
+"""Gates: a limit is never exceeded, however runs are claimed and end, and whoever waits goes on when there is room."""
 
 import asyncio
 import random
@@ -14,20 +14,16 @@ from sample_jobs import (
     START,
     at,
     claim,
-    definition,
     due_job,
-    every,
     execute,
     ids,
     insert,
-    new_job,
     returned,
     rows,
     succeeded,
 )
 
 from hourhand.database.connections import Record
-from hourhand.model.ids import scheduled_run_id
 from hourhand.model.policy import Overlap, Policy, Rate
 from hourhand.model.run import Claim
 from hourhand.model.states import RunState
@@ -255,7 +251,7 @@ async def test_a_place_that_the_next_one_cannot_use_is_passed_on_at_once(store: 
     """The next in the queue's line is of a customer that runs already; behind it stand others that could start."""
     await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=2))
     await insert(store, keyed(1), keyed(2))
-    first, second = sorted(await claim(store, 1), key=lambda one: one.payload["id"])
+    _first, second = sorted(await claim(store, 1), key=lambda one: one.payload["id"])
     await insert(store, *(keyed(1, at(number)) for number in range(1, 5)), keyed(3, at(5)))
     assert await claim(store, 1, at(10)) == []
 
@@ -302,6 +298,46 @@ async def test_the_sweep_looks_at_every_gate_and_at_those_that_are_gone(store: S
     await execute(store, "DELETE FROM hourhand.gate_slots WHERE gate_id IN (2, 4)")
     await execute(store, "DELETE FROM hourhand.gates WHERE gate_id = 5")
     assert await store.turns.let_go_on(1000) == 3
+
+
+async def test_runs_of_a_paused_queue_do_not_keep_others_from_a_place_that_they_share(store: Store) -> None:
+    await insert(store, keyed(queue="other"))
+    [running] = await claim(store, 1)
+    await insert(store, keyed(priority=9, queue="paused"), keyed(priority=1, queue="other"), keyed(queue="other"))
+    assert await claim(store, 1) == []
+    await store.queues.pause_queue(NAMESPACE, "paused", "ada", None)
+
+    await store.live_runs.finish_runs([succeeded(running)])
+    [second] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(second, at(60), lost=True)])
+    [third] = await claim(store, 1)
+    await store.live_runs.finish_runs([succeeded(third)])
+    assert await claim(store, 1) == []
+
+    await store.queues.resume_queue(NAMESPACE, "paused")
+    assert await store.turns.let_go_on(1000) == 1
+    assert len(await claim(store, 1)) == 1
+
+
+async def test_a_run_that_was_let_go_on_and_that_nobody_takes_does_not_keep_others_from_its_place(store: Store) -> None:
+    """Executors for one sort of runs are away; the place is shared with another sort."""
+    await insert(store, keyed(), keyed(priority=9, needs="away"), keyed(priority=8, needs="away"), keyed(), keyed())
+    away = next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == "away")
+    [first] = await claim_but(store, away)
+    assert await claim(store, 1) == []
+    await store.live_runs.finish_runs([succeeded(first)])
+    assert await claim_but(store, away) == []
+    assert await store.turns.let_go_on(1000) == 1
+    [second] = await claim_but(store, away)
+    assert [await store.turns.let_go_on(1000) for _ in range(3)] == [0, 0, 0]
+    assert second.needs == "number"
+
+
+async def claim_but(store: Store, lane_id: int) -> list[Claim]:
+    """A claim by somebody who does not serve a lane."""
+    heads = await store.live_runs.peek_ready([number for number in await store.names.lanes() if number != lane_id])
+    wishes = [Wish(head, 1, 100) for head in heads]
+    return (await store.live_runs.claim_carefully(1, wishes, START)).claims if wishes else []
 
 
 async def test_places_of_runs_that_nobody_holds_are_freed(store: Store) -> None:
@@ -479,7 +515,9 @@ async def test_the_newest_limit_that_a_job_names_for_a_key_counts_for_all(store:
     assert len(await claim(store, 1)) == 2
 
 
-async def test_a_claim_under_way_does_not_pass_by_a_limit_that_is_given_meanwhile(store: Store) -> None:
+async def test_a_claim_under_way_does_not_pass_by_a_limit_that_is_given_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Careful claims look first and write later; in between nobody may change what they have seen."""
     past = datetime(2026, 1, 1, tzinfo=UTC)
     await insert(store, *(due_job(past, queue="small", policy=Policy(at_most_once=True)) for _ in range(4)))
@@ -493,7 +531,7 @@ async def test_a_claim_under_way_does_not_pass_by_a_limit_that_is_given_meanwhil
         await go_on.wait()
         return verdict
 
-    store.live_runs._ask_gates = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(store.live_runs, "_ask_gates", slow)
     claiming = asyncio.create_task(claim(store, 2, START, 2))
     await reached.wait()
     limiting = asyncio.create_task(store.queues.limit_queue(NAMESPACE, "small", LimitChange(capacity=1)))

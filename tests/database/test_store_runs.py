@@ -8,6 +8,7 @@ from sample_jobs import NAMESPACE, START, at, claim, due_job, every, ids, insert
 
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.job import Job
+from hourhand.model.policy import Overlap, Policy
 from hourhand.model.run import Run
 from hourhand.model.states import FINAL_STATES, LIVE_STATES, Cause, RunState
 from hourhand.wiring import Store
@@ -32,7 +33,9 @@ async def pages(store: Store, job: Job | None, states: list[RunState], limit: in
 @pytest.fixture
 async def beat(store: Store) -> Job:
     """A recurring job with ten due times: the first four finished, the next three held, the last three waiting."""
-    [job_id] = await insert(store, new_job(every(10), fires=[at(10 * n) for n in range(10)], next_due=at(100)))
+    fires = [at(10 * n) for n in range(10)]
+    beside = Policy(overlap=Overlap.ALLOW)
+    [job_id] = await insert(store, new_job(every(10), fires=fires, next_due=at(100), policy=beside))
     done = await claim(store, 1, at(30))
     await store.live_runs.finish_runs([succeeded(one) for one in done])
     await claim(store, 1, at(60))

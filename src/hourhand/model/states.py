@@ -128,6 +128,7 @@ STEPS: Final[Mapping[tuple[RunState, RunEvent], RunState]] = {
     (_Q, RunEvent.HOLD): RunState.WAITING,
     (_W, RunEvent.ADMIT): RunState.QUEUED,
     (_C, RunEvent.START): RunState.RUNNING,
+    (_Q, RunEvent.START): RunState.RUNNING,  # with its claim: what may run at most once, before anything of it happens
     # A run that ends before its start was written goes from claimed straight to its end: one write, not two.
     **{
         (state, event): final

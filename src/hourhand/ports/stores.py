@@ -338,7 +338,7 @@ class RunStore(Protocol):
         overlap: str | None = None,
         behind: bool = False,
     ) -> bool:
-        """False when the job was changed or cancelled meanwhile: then there is no run. `behind`: it waits for its turn."""
+        """False when the job was changed or cancelled meanwhile: there is none. `behind`: it waits for its turn."""
 
     async def list_retries(self, run_id: UUID) -> list[UUID]:
         """The runs that were asked for to repeat this one, oldest first."""

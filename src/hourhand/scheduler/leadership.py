@@ -45,8 +45,11 @@ class Leadership:
         self._bury_from = 0.0
         self._renew_at = 0.0
         self._owners: dict[int, int] = {}
+        self._has_resigned = False
 
     async def run_once(self) -> float | None:
+        if self._has_resigned:
+            return None
         try:
             await self._lead_or_follow()
         except DatabaseUnavailable:
@@ -55,6 +58,8 @@ class Leadership:
         return None
 
     async def resign(self) -> None:
+        """Gives the lead up for good. A turn that is under way may still renew it: then it runs out by itself."""
+        self._has_resigned = True
         if self.epoch is not None:
             await self._nodes.drop_lease("leader", self._node_id())
 

@@ -27,8 +27,8 @@ class Gates:
     async def numbers(
         self, wanted: Sequence[WantedGate], db: Connection | None = None
     ) -> dict[tuple[int, str, str], int]:
-        """The numbers of gates, by namespace, kind and name. The newest limit that anybody names for a gate counts. With
-        `db`, inside the caller's transaction."""
+        """The numbers of gates, by namespace, kind and name. The newest limit that anybody names for a gate counts.
+        With `db`, inside the caller's transaction."""
         newest = {gate[:3]: gate for gate in wanted}
         if not newest:
             return {}

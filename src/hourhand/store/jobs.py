@@ -204,15 +204,16 @@ class Jobs:
         return rows[0] if rows else None
 
     async def _refresh_gates(self, db: Connection, old: Record, definition: JobDefinition) -> None:
-        """What refresh_lane_of_runs cannot say of a job with gates: runs with a payload of their own have a key of their
-        own, and what runs already counts against a new limit."""
+        """What refresh_lane_of_runs cannot say of a job with gates: runs with a payload of their own have a key of
+        their own, and what runs already counts against a new limit."""
         rows = await self._fetch(db, "runs_apart", job_id=old["job_id"])
         gates = {row["run_id"]: self._gates_apart(old, definition, row["payload"] or old["payload"]) for row in rows}
         numbers = await self._gates.numbers([gate for wanted in gates.values() for gate in wanted], db)
         ids = {run_id: gate_ids(numbers, wanted) for run_id, wanted in gates.items()}
         waiting = [row["run_id"] for row in rows if not row["executing"]]
         if waiting:
-            await self._fetch(db, "set_gates", run_ids=waiting, gate_ids=[array_text(ids[run_id]) for run_id in waiting])
+            texts = [array_text(ids[run_id]) for run_id in waiting]
+            await self._fetch(db, "set_gates", run_ids=waiting, gate_ids=texts)
         executing = [row["run_id"] for row in rows if row["executing"] and ids[row["run_id"]] is not None]
         if executing:
             # After the runs, as claims do it: whoever counts places meanwhile has the gates locked.

@@ -20,7 +20,7 @@ LEGAL: Final = frozenset(
 )
 """The documented steps, and that a run which is not due yet can be taken back and made anew."""
 OPEN_SECONDS: Final = 5.0
-"""How shortly before the final read something may have become due without having been started."""
+"""How shortly before the final read something may have become due without having been started, or heard of."""
 
 
 def at_least_once(history: History) -> Findings:
@@ -29,12 +29,17 @@ def at_least_once(history: History) -> Findings:
         if row.state not in RESULTS or row.reason in NO_EFFECT:
             continue
         spec = log.spec(row.job_id, row.version)
-        if spec is None or not spec.witnessed or (row.state == "timed_out" and not row.attempt):
+        if spec is None or not spec.witnessed or _ended_unstarted(row):
             continue
         findings.fact()
         if row.run_id not in log.effects:
             findings.violated(row.run_id, f"{row.state}, but its effect was never seen", row.ended_at)
     return findings
+
+
+def _ended_unstarted(row: RunRow) -> bool:
+    """Its time was over before it began: while it waited, or between its claim and its start."""
+    return row.state == "timed_out" and (not row.attempt or row.reason == "deadline")
 
 
 def every_run_ends(history: History) -> Findings:
@@ -55,10 +60,10 @@ def _may_be_open(log: Joined, row: RunRow, alive: Sequence[RunRow]) -> bool:
     read_at = log.settings.read_at
     if spec is not None and spec.expected_unfinished:
         return True
-    if row.state in EXECUTING:
-        return _is_alive(log, row)
     if max(row.scheduled_for, row.ready_at or 0.0) > read_at - OPEN_SECONDS:
         return True
+    if row.state in EXECUTING:
+        return _is_alive(log, row)
     if row.state != "waiting":
         return False
     gates = set(spec.gates) if spec is not None else set()

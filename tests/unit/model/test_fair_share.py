@@ -1,5 +1,6 @@
 """Places between namespaces: by weight over time, whole places, never more than there are."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -37,7 +38,7 @@ def test_who_has_more_credit_never_gets_less(credit: dict[int, float], places: i
     given_out = whole_places(credit, places)
     by_credit = sorted(credit, key=lambda name: credit[name])
     counts = [given_out[name] for name in by_credit]
-    assert all(more >= less - 1 for less, more in zip(counts, counts[1:], strict=False))
+    assert all(more >= less - 1 for less, more in itertools.pairwise(counts))
 
 
 @given(weights, st.lists(st.integers(1, 100), min_size=1, max_size=200))

@@ -88,7 +88,7 @@ def test_no_gate_is_held_by_more_than_its_capacity(
 ) -> None:
     verdict = admit(asking, gates, {0: places}, NOW)
     assert len(verdict.admitted) <= places
-    through = {run_id for run_id in verdict.admitted}
+    through = set(verdict.admitted)
     for gate in gates.values():
         came = sum(candidate.run_id in through and gate.gate_id in candidate.gate_ids for candidate in asking)
         after = verdict.gates[gate.gate_id]

@@ -15,7 +15,13 @@ UPDATE hourhand.lanes SET namespace_id = (SELECT namespace_id FROM hourhand.name
 ALTER TABLE hourhand.lanes ALTER COLUMN namespace_id SET NOT NULL;
 ALTER TABLE hourhand.lanes ADD UNIQUE (namespace_id, queue, needs, gated);
 INSERT INTO hourhand.lanes (namespace_id, queue, needs)
-SELECT DISTINCT j.namespace_id, l.queue, l.needs FROM hourhand.jobs j JOIN hourhand.lanes l USING (lane_id)
+SELECT u.namespace_id, l.queue, l.needs
+  FROM (SELECT namespace_id, lane_id FROM hourhand.jobs
+        UNION
+        SELECT namespace_id, lane_id FROM hourhand.live_runs    -- also of lanes that their job has left
+        UNION
+        SELECT namespace_id, lane_id FROM hourhand.timetable) u
+  JOIN hourhand.lanes l USING (lane_id)
 ON CONFLICT DO NOTHING;
 CREATE TEMPORARY TABLE moved_lanes ON COMMIT DROP AS
 SELECT n.namespace_id, o.lane_id AS old_id, n.lane_id AS new_id

@@ -163,12 +163,13 @@ WITH next AS MATERIALIZED (
      CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
          WHERE x.state = 1 AND x.waits_on = g.gate_id
+           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
          ORDER BY x.priority DESC, x.ready_at
          LIMIT g.places
            FOR UPDATE SKIP LOCKED
      ) c
 )
-UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
+UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
 RETURNING w.run_id;
 
 -- name: put_starts
@@ -208,12 +209,13 @@ WITH finished AS (
      CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
          WHERE x.state = 1 AND x.waits_on = g.gate_id
+           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
          ORDER BY x.priority DESC, x.ready_at
          LIMIT g.places
            FOR UPDATE SKIP LOCKED
      ) c
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
     RETURNING w.run_id
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -255,12 +257,13 @@ WITH returned AS (
      CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
          WHERE x.state = 1 AND x.waits_on = g.gate_id
+           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
          ORDER BY x.priority DESC, x.ready_at
          LIMIT g.places
            FOR UPDATE SKIP LOCKED
      ) c
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
     RETURNING w.run_id
 ), kept AS (
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error)

@@ -1,9 +1,12 @@
 -- name: what_waits
--- Whether there is anything to do at all: three looks at the heads of indexes that are mostly empty.
-SELECT EXISTS (SELECT FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0) AS turns,
-       EXISTS (SELECT FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0) AS gates,
-       EXISTS (SELECT FROM hourhand.live_runs WHERE state IN (0, 1) AND expires_at IS NOT NULL AND expires_at <= @now)
-           AS expired;
+-- Whether there is anything to do at all: three looks at the heads of indexes that are mostly empty. Each asks for an
+-- order: to know that there is one at all, PostgreSQL would rather read the table until it meets it.
+SELECT (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0
+         ORDER BY priority DESC, ready_at LIMIT 1) IS NOT NULL AS turns,
+       (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0
+         ORDER BY waits_on LIMIT 1) IS NOT NULL AS gates,
+       coalesce((SELECT expires_at FROM hourhand.live_runs WHERE state IN (0, 1) AND expires_at IS NOT NULL
+                  ORDER BY expires_at LIMIT 1) <= @now, false) AS expired;
 
 -- name: waiting_turns
 -- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy.
@@ -59,7 +62,7 @@ WITH expired AS MATERIALIZED (
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM hourhand.live_runs r USING expired e WHERE r.run_id = e.run_id
+    DELETE FROM hourhand.live_runs r WHERE r.run_id = ANY (ARRAY(SELECT run_id FROM expired))
     RETURNING r.*
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -79,7 +82,9 @@ RETURNING run_id;
 
 -- name: let_go_on
 -- The healing sweep: wherever a gate has room that nobody was told of, as many of its waiting runs go on. Those that
--- were told already and have not been claimed yet count as told.
+-- were told already and have not been claimed yet count as told. When that is all there is room for, and they are still
+-- not claimed, nobody may be there to take them: then runs of other lanes go on. Should there not be room for all of
+-- them after all, the last ones wait again.
 WITH RECURSIVE awaited AS (
     (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0 ORDER BY waits_on LIMIT 1)
     UNION ALL
@@ -88,23 +93,27 @@ WITH RECURSIVE awaited AS (
       FROM awaited a WHERE a.waits_on IS NOT NULL
 ), room AS (
     SELECT a.waits_on,
-           least(coalesce(g.capacity
-                          - (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = a.waits_on)
-                          - (SELECT count(*) FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = a.waits_on),
-                          @limit), @limit) AS places
+           coalesce(g.capacity - (SELECT count(*) FROM hourhand.gate_slots s WHERE s.gate_id = a.waits_on), @limit) AS free
       FROM awaited a LEFT JOIN hourhand.gates g ON g.gate_id = a.waits_on
      WHERE a.waits_on IS NOT NULL
 ), next AS MATERIALIZED (
     SELECT c.run_id FROM room
      CROSS JOIN LATERAL (
+        SELECT count(*) AS told, coalesce(array_agg(DISTINCT r.lane_id), '{}') AS lanes
+          FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = room.waits_on
+     ) t
+     CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
          WHERE x.state = 1 AND x.waits_on = room.waits_on
+           AND (t.told < room.free OR x.lane_id <> ALL (t.lanes))
+           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))
          ORDER BY x.priority DESC, x.ready_at
-         LIMIT greatest(room.places, 0)
+         LIMIT least(CASE WHEN t.told < room.free THEN room.free - t.told ELSE room.free END, @limit)
            FOR UPDATE SKIP LOCKED
      ) c
+     WHERE room.free > 0
 )
-UPDATE hourhand.live_runs w SET state = 0 FROM next WHERE w.run_id = next.run_id AND w.state = 1
+UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
 RETURNING w.run_id;
 
 -- name: free_stray_slots
