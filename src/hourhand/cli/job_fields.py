@@ -39,9 +39,7 @@ _OPTIONS: Final = (
     click.option("--priority", metavar="0..9|WORD", help="low (2), medium (5), high (8) or a number."),
     click.option("--max-retries", type=click.IntRange(min=0), metavar="N", help="How often a failed run is retried."),
     click.option("--retry-on", metavar="FAILURE[,...]", multiple=True, help="Retry these only: http:5xx, 3, timeout."),
-    click.option(
-        "--never-retry-on", metavar="FAILURE[,...]", multiple=True, help="Never these: exit:2, KeyError."
-    ),
+    click.option("--never-retry-on", metavar="FAILURE[,...]", multiple=True, help="Never these: exit:2, KeyError."),
     click.option("--timeout", metavar="LENGTH", help="How long one attempt may take: 90s, 2h."),
     click.option("--queue-timeout", metavar="LENGTH", help="How long a run may wait for its start."),
     click.option("--deadline", metavar="LENGTH", help="How long after its due time a run may last, retries included."),
