@@ -112,7 +112,7 @@ class Receiver:
         # Reserved before asking, given back for what did not come: two claims under way never overbook.
         places = sum({wish.share: wish.limit for wish in wishes}.values())
         self._capacity.take(slot_class, places)
-        claimed = Claimed([])
+        claimed, node_id = Claimed([]), self._executor_id()
         self.claims_begun += 1
         try:
             claimed = await self._ask_store(wishes)
@@ -120,6 +120,10 @@ class Receiver:
             self.claims_ended += 1
             for _ in range(places - len(claimed.claims)):
                 self._capacity.give_back(slot_class)
+        if node_id != self._executor_id():  # held for dead meanwhile: others return these runs
+            for _ in claimed.claims:
+                self._capacity.give_back(slot_class)
+            return Claimed([])
         for one in claimed.claims:
             self._start(one)
         return claimed

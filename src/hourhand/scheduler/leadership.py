@@ -45,6 +45,7 @@ class Leadership:
         self._bury_from = 0.0
         self._renew_at = 0.0
         self._owners: dict[int, int] = {}
+        self._sure_until = 0.0
         self._has_resigned = False
 
     async def run_once(self) -> float | None:
@@ -88,8 +89,10 @@ class Leadership:
         return _monotonic() >= self._bury_from
 
     async def _renew(self) -> None:
+        sent = _monotonic()
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
         self._renew_at = _monotonic() + self._settings.heartbeat_seconds
+        self._sure_until = sent + self._settings.lease_seconds
         if epoch != self.epoch:
             emit(Event.LEADER_LOST if epoch is None else Event.LEADER_CHANGED, epoch=epoch or self.epoch)
             self._owners = {}
@@ -100,7 +103,8 @@ class Leadership:
         if owners == self._owners:
             return
         moved = await self._nodes.assign_shards(self._node_id(), epoch, owners)
-        self._owners = owners
+        if _monotonic() < self._sure_until:  # else the lease may have been over, and nothing was written
+            self._owners = owners
         if moved:
             emit(Event.SHARDS_ASSIGNED, moved=moved, schedulers=len(set(owners.values())))
             self._bus.publish(Topic.SHARDS)

@@ -25,10 +25,10 @@ class Gates:
         self._queries = load_queries("hourhand.store.sql", "gates.sql", database.schema)
 
     async def numbers(
-        self, wanted: Sequence[WantedGate], db: Connection | None = None
+        self, wanted: Sequence[WantedGate], db: Connection | None = None, keep: bool = False
     ) -> dict[tuple[int, str, str], int]:
         """The numbers of gates, by namespace, kind and name. The newest limit that anybody names for a gate counts.
-        With `db`, inside the caller's transaction."""
+        With `db`, inside the caller's transaction. `keep`: a gate that exists keeps its limit."""
         newest = {gate[:3]: gate for gate in wanted}
         if not newest:
             return {}
@@ -38,7 +38,7 @@ class Gates:
         numbers = {}
         for row in found:
             gate = newest[row["namespace_id"], row["kind"], row["name"]]
-            if (gate.capacity, *_rate(gate)) == (row["capacity"], row["rate_count"], row["rate_seconds"]):
+            if keep or (gate.capacity, *_rate(gate)) == (row["capacity"], row["rate_count"], row["rate_seconds"]):
                 numbers[gate[:3]] = row["gate_id"]
         others = [gate for key, gate in newest.items() if key not in numbers]
         if others:

@@ -110,7 +110,7 @@ class Jobs:
         key = lane_key(namespace_id, definition)
         lane_id = (await self._names.lane_ids([key]))[key]
         gates = gates_of(namespace_id, job_id, definition)
-        gate_numbers = gate_ids(await self._gates.numbers(gates), gates)
+        gate_numbers = gate_ids(await self._gates.numbers(gates, keep=True), gates)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             if old is None or old["version"] != expected_version:
@@ -141,6 +141,8 @@ class Jobs:
                 now=now,
             )
             if gates:
+                # After the runs, as those do who claim: and only now it is sure that the change is not refused.
+                await self._gates.numbers(gates, db)
                 await self._refresh_gates(db, old, definition)
             active = old["status"] == _STATUS[JobState.SCHEDULED]
             cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
@@ -162,7 +164,7 @@ class Jobs:
         job = await self.get_job(namespace_id, job_id)
         assert job is not None, "operations have read the job before"
         gates = gates_of(namespace_id, job_id, job.definition)
-        gate_numbers = gate_ids(await self._gates.numbers(gates), gates)
+        gate_numbers = gate_ids(await self._gates.numbers(gates, keep=True), gates)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             assert old is not None, "jobs are not deleted"
@@ -294,6 +296,7 @@ class Jobs:
     async def _cancel_runs(self, db: Connection, old: Record, now: datetime) -> None:
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
         run_ids = [row["run_id"] for row in rows]
+        await self._database.fetch_on(db, self._run_queries["lock_runs"], run_ids=run_ids)
         for name, more in (
             ("cancel_waiting", {"now": now, "reason": Reason.JOB_CANCELLED.value}),
             ("request_cancel", {}),

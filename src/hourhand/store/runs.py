@@ -123,7 +123,7 @@ class Runs:
             overlap=overlap,
             state=RunState.WAITING if behind else RunState.QUEUED,
             waits_on=0 if behind else None,
-            gate_ids=gate_ids(await self._gates.numbers(gates), gates),
+            gate_ids=gate_ids(await self._gates.numbers(gates, keep=True), gates),
             expires_at=job.definition.policy.expires_at(now, now),
         )
         return bool(rows)
@@ -173,7 +173,7 @@ class Runs:
             self._queries["retry_facts"], namespace_id=namespace_id, run_ids=list(new_ids)
         )
         repeats = [each for row in facts if (each := _again(namespace_id, row)) is not None]
-        numbers = await self._gates.numbers([gate for each in repeats for gate in each.gates])
+        numbers = await self._gates.numbers([gate for each in repeats for gate in each.gates], keep=True)
         async with self._database.transaction() as db:
             await self._database.fetch_on(db, self._queries["lock_retries"], namespace_id=namespace_id)
             rows = await self._database.fetch_on(
@@ -186,6 +186,7 @@ class Runs:
                 # A retry begins anew: what it may wait is counted from now.
                 expires=[each.policy.expires_at(now, now) for each in repeats],
                 behind=[each.keeps_order for each in repeats],
+                versions=[each.version for each in repeats],
                 seen=seen,
                 again=again,
                 requested_by=requested_by,
@@ -250,6 +251,7 @@ class _Again(NamedTuple):
     run_id: UUID
     policy: Policy
     gates: list[WantedGate]
+    version: int
     keeps_order: bool
     """Runs of a job that does not overlap are repeated one after the other."""
 
@@ -261,7 +263,8 @@ def _again(namespace_id: int, row: Record) -> _Again | None:
         gates = gates_of_policy(namespace_id, row["job_id"], policy, from_json(row["payload"]) or {})
     except KeyFault:
         return None
-    return _Again(row["run_id"], policy, gates, policy.overlap_of(row["recurring"]) is not Overlap.ALLOW)
+    keeps_order = policy.overlap_of(row["recurring"]) is not Overlap.ALLOW
+    return _Again(row["run_id"], policy, gates, row["version"], keeps_order)
 
 
 def _once_run_id(job: Job) -> UUID | None:

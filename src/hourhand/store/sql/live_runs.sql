@@ -230,7 +230,14 @@ RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go;
 -- name: requeue_runs
 -- Brings runs back to the queue after a failure, a loss or a hand-back, and keeps the attempt. Runs that are being
 -- cancelled are left alone: the caller finishes those.
-WITH returned AS (
+WITH job AS MATERIALIZED (                -- waits for a change of the job that is under way, and sees what it became
+    SELECT j.namespace_id, j.job_id, j.lane_id, j.priority, j.version, j.policy
+      FROM hourhand.jobs j
+     WHERE (j.namespace_id, j.job_id) IN (SELECT o.namespace_id, o.job_id FROM hourhand.live_runs o
+                                           WHERE o.run_id = ANY (@run_ids::uuid[]))
+     ORDER BY j.namespace_id, j.job_id
+       FOR SHARE
+), returned AS (
     UPDATE hourhand.live_runs r
        SET state = 0, ready_at = x.ready_at, executor_id = NULL, started_at = NULL,
            failures = r.failures + x.failed, losses = r.losses + x.lost,
@@ -244,7 +251,7 @@ WITH returned AS (
       FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[])
            AS x(run_id, fence, ready_at, failed, lost)
       JOIN hourhand.live_runs o ON o.run_id = x.run_id     -- the row as it was: RETURNING shows it as it has become
-      LEFT JOIN hourhand.jobs j ON j.namespace_id = o.namespace_id AND j.job_id = o.job_id
+      LEFT JOIN job j ON j.namespace_id = o.namespace_id AND j.job_id = o.job_id
      WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.fence, r.attempt, r.gate_ids, o.executor_id, o.started_at
 ), freed AS (
@@ -313,6 +320,10 @@ RETURNING run_id;
 UPDATE hourhand.live_runs SET state = 4
  WHERE run_id = ANY (@run_ids::uuid[]) AND state IN (2, 3, 4) AND namespace_id = @namespace_id
 RETURNING run_id, executor_id;
+
+-- name: lock_runs
+-- In one order, and before anybody asks for their state: none can pass from one sort to the other in between.
+SELECT run_id FROM hourhand.live_runs WHERE run_id = ANY (@run_ids::uuid[]) ORDER BY run_id FOR UPDATE;
 
 -- name: cancelling_runs
 SELECT run_id, fence FROM hourhand.live_runs WHERE state = 4 AND executor_id = @executor_id;

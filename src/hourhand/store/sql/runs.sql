@@ -137,7 +137,7 @@ SELECT x.run_id FROM hourhand.runs x
 
 -- name: retry_facts
 -- What must be known of finished runs to run them again. The payload is read only where a key is made from it.
-SELECT r.run_id, r.job_id, j.policy, j.due_at IS NULL AS recurring,
+SELECT r.run_id, r.job_id, j.version, j.policy, j.due_at IS NULL AS recurring,
        CASE WHEN j.policy ? 'concurrency_key' THEN coalesce(q.payload, j.payload) END AS payload
   FROM hourhand.runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
@@ -155,7 +155,7 @@ SELECT pg_advisory_xact_lock(hashtext('hourhand.retries'), @namespace_id);
 -- runs that are repeated already, and those of which a later repetition is among those seen by this request.
 WITH RECURSIVE wanted AS (
     SELECT x.* FROM unnest(@run_ids::uuid[], @new_ids::uuid[], @gate_ids::text[], @expires::timestamptz[],
-                           @behind::boolean[]) AS x(run_id, new_id, gate_ids, expires_at, behind)
+                           @behind::boolean[], @versions::int[]) AS x(run_id, new_id, gate_ids, expires_at, behind, version)
 ), later(origin, run_id) AS (
     SELECT w.run_id, q.run_id FROM wanted w JOIN hourhand.run_requests q ON q.retry_of = w.run_id
     UNION ALL
@@ -181,14 +181,14 @@ WITH RECURSIVE wanted AS (
     SELECT c.new_id, @requested_by::text, @now::timestamptz, @note::text, q.payload, c.run_id,
            CASE WHEN c.behind THEN 'queue_all' END
       FROM chosen c
-      JOIN job USING (job_id)
+      JOIN job USING (job_id, version)   -- of another version it would have the wrong gates
       LEFT JOIN hourhand.run_requests q ON q.run_id = c.run_id
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, waits_on, expires_at)
-SELECT c.new_id, c.job_id, c.scheduled_for, @now, @namespace_id, job.lane_id, job.version,
+SELECT c.new_id, c.job_id, c.scheduled_for, @now, @namespace_id, job.lane_id, version,
        CASE WHEN c.behind THEN 1 ELSE 0 END, job.priority, 2, c.gate_ids::int[], CASE WHEN c.behind THEN 0 END,
        c.expires_at
   FROM chosen c
-  JOIN job USING (job_id)
+  JOIN job USING (job_id, version)
 RETURNING run_id;
