@@ -523,6 +523,7 @@ async def test_the_healing_sweep_writes_those_that_it_lets_go_and_no_others(grou
 async def test_candidates_with_gates_are_read_in_order_and_up_to_a_bound(ground: Ground, settled: bool) -> None:
     plan = await explain(
         ground, "live_runs.sql", "careful_candidates", settled,
+        executor_id=1,
         lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(JOBS), limit=500,
     )  # fmt: skip
     assert_by_index(plan, ground, 10_000, rows=500)
@@ -532,6 +533,7 @@ async def test_candidates_with_gates_are_read_in_order_and_up_to_a_bound(ground:
 async def test_a_look_for_candidates_when_none_is_due_reads_next_to_nothing(ground: Ground, settled: bool) -> None:
     plan = await explain(
         ground, "live_runs.sql", "careful_candidates", settled,
+        executor_id=1,
         lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(-1), limit=500,
     )  # fmt: skip
     assert_by_index(plan, ground, 50, rows=0)

@@ -53,7 +53,7 @@ class Duty:
         self._attempts.stop_all()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._end_seconds_max):
-                while self._attempts.end_careful():  # noqa: ASYNC110 - each turn says it again
+                while self._attempts.end_all():  # noqa: ASYNC110 - no grace: another may be at the same work already
                     await asyncio.sleep(FORCE_SECONDS)
                 await self._attempts.all_ended()
         self._is_letting_go = False

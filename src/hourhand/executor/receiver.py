@@ -8,7 +8,7 @@ somebody says that there is work, or the poll interval is over: the last is the 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.settings import ExecutorSettings
@@ -17,6 +17,10 @@ from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
+
+
+LOOK_AGAIN_SECONDS: Final = 0.003
+"""After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
 
 
 class Lanes(Protocol):
@@ -68,29 +72,29 @@ class Receiver:
 
     async def run_once(self) -> float | None:
         """Claims what is due and there is room for; says how long it may sleep."""
-        if not self.claiming or not self.lanes:
+        if not self.claiming or not self.lanes or not self._executor_id():
             return None
         heads = await self._live_runs.peek_ready([*self.lanes])
         now = self._clock.now()
         due = [head for head in heads if self._is_due(head, now)]
-        again = False
+        rests = [self._until_next(heads, now)]
         for slot_class in SlotClass:
             of_class = [head for head in due if self._offers[self.lanes[head.lane_id].needs] is slot_class]
             if of_class:
-                again |= await self._claim(slot_class, by_urgency(of_class, self.lanes))
-        return 0 if again else self._until_next(heads, now)
+                rests.append(await self._claim(slot_class, by_urgency(of_class, self.lanes)))
+        return min(rests)
 
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:
             return head.ready_at <= now and self.claiming_carefully
         return head.ready_at <= now + self._ahead
 
-    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head]) -> bool:
-        """True when there may be more to claim at once."""
+    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head]) -> float:
+        """Claims; says how long nothing more is to be expected."""
         limit = min(self._capacity.free(slot_class), self._settings.claim_max)
         if limit <= 0:
             self._capacity.want_more()
-            return False
+            return self._settings.poll_seconds
         sharing = self._sharing[slot_class]
         wishes = sharing.wishes(heads, self.lanes, limit, self._clock.now())
         got: Counter[int] = Counter()
@@ -103,7 +107,10 @@ class Receiver:
         sharing.settle(got)
         # What one share left over another may still want.
         shared = len({wish.share for wish in wishes}) > 1 and got.total() > 0
-        return shared or got.total() == limit or put_aside > 0
+        if shared or got.total() == limit or put_aside > 0:
+            return 0.0
+        # Behind the head that was taken stands another, whose time nobody knows before the next look.
+        return LOOK_AGAIN_SECONDS if got.total() else self._settings.poll_seconds
 
     async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed:
         """Claims and starts what it can get, all of plain lanes or all of lanes with gates."""

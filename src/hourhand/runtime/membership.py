@@ -9,12 +9,16 @@ numbers below from their own threads; each is replaced as a whole, so what they 
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hourhand.model.node import Orders, Renewal
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
+
+
+NOBODY: Final = 0
+"""The number of a node that has none: it is not registered yet, or was found dead and is about to start anew."""
 
 
 class Registry(Protocol):
@@ -63,6 +67,7 @@ class Membership:
         received = time.monotonic()
         if renewal is None:
             emit(Event.NODE_BURIED, node_id=self.node_id)
+            self.node_id = NOBODY  # nothing more is done under the old number, also not by what is waking up just now
             await self.on_buried()
             await self._register()
             return 0

@@ -49,7 +49,7 @@ class Leadership:
         self._has_resigned = False
 
     async def run_once(self) -> float | None:
-        if self._has_resigned:
+        if self._has_resigned or not self._node_id():  # not registered just now
             return None
         try:
             await self._lead_or_follow()

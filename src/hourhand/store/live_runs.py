@@ -57,7 +57,9 @@ class LiveRuns:
         places = {wish.share: wish.limit for wish in wishes}
         look = max(LOOK_AT_ONCE, *places.values())
         async with self._database.transaction() as db:
-            rows = await self._fetch(db, "careful_candidates", **_wish_values(wishes), now=now, limit=look)
+            rows = await self._fetch(
+                db, "careful_candidates", **_wish_values(wishes), now=now, limit=look, executor_id=executor_id
+            )
             if not rows:
                 return Claimed([])
             behind = [(row["run_id"], BEHIND_EARLIER) for row in rows if row["overlaps"]]

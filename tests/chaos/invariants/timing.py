@@ -72,7 +72,8 @@ def recoveries(history: History) -> list[tuple[float, bool, float]]:
     for place, window in enumerate(broken):
         until = broken[place + 1].start if place + 1 < len(broken) else history.settings.read_at
         until = min(until, window.end + 3 * bound)
-        after = _due_in(samples, Window(window.end, until))
+        # What falls due within the last moments may be held up by the next fault already.
+        after = _due_in(samples, Window(window.end, until - history.settings.pickup_seconds))
         judged = until >= window.end + bound + BUCKET_SECONDS and bool(after)
         found.append((window.end, judged, _late_for(after, window.end, history.settings.pickup_seconds)))
     return found

@@ -27,6 +27,7 @@ WITH heads AS (
                     WITH ORDINALITY AS h(lane_id, priority, share, most, place)
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held AND NOT l.gated AND l.gate_ids IS NULL      -- as it is now, whatever the executor knows
+       AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
 ), picked AS MATERIALIZED (
     SELECT c.run_id, c.overlaps, s.share
       FROM (SELECT share, max(most) AS most FROM heads GROUP BY share) s
@@ -82,6 +83,7 @@ WITH heads AS (
            WITH ORDINALITY AS h(lane_id, priority, share, place)
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held
+       AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
 )
 SELECT c.run_id, c.gate_ids, c.waits_on, c.overlaps, s.share
   FROM (SELECT share FROM heads GROUP BY share ORDER BY min(place)) s
