@@ -74,19 +74,20 @@ class Store:
 def store_on(database: Database) -> Store:
     names = Names(database)
     jobs = Jobs(database, names)
+    live_runs = LiveRuns(database, names)
     return Store(
         database,
         names,
         jobs,
         Submissions(database, jobs),
         Runs(database, names),
-        LiveRuns(database, names),
+        live_runs,
         Timetable(database),
         Logs(database),
         Nodes(database),
         Tokens(database),
         Partitions(database),
-        Turns(database),
+        Turns(database, live_runs),
         Queues(database),
         Explain(database, names),
     )

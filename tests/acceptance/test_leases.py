@@ -358,3 +358,20 @@ def command(client: Client, seconds: str, **fields: Any) -> UUID:
 
 def running(cluster: Roles) -> set[str]:
     return {name.split()[-1] for name in cluster.cage.names() if name.split()[1:2] == ["sleep"]}
+
+
+def test_an_executor_that_wakes_up_after_its_lease_takes_its_runs_once_more_and_not_again_and_again(
+    cluster: Roles,
+) -> None:
+    started(cluster, "only")
+    command = {"name": "long", "kind": "command", "payload": {"argv": ["sleep", "6"]}}
+    with cluster.client() as client:
+        job_ids = client.create_jobs([command] * 4)
+        wait_for(lambda: len(in_hand(cluster, "only")) == 4, "all have begun")
+        executor = cluster.processes["only"]
+        executor.send(signal.SIGSTOP)
+        wait_for(lambda: buried(cluster) == 1, "it is held for dead")
+        executor.send(signal.SIGCONT)
+        runs = [client.wait_for_job(job_id, 60) for job_id in job_ids]
+        assert [(run.status, run.attempt) for run in runs] == [("succeeded", 2)] * 4
+    assert buried(cluster) == 1, "it started anew under one other number"

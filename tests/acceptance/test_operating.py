@@ -141,7 +141,8 @@ def test_runs_of_a_node_that_is_declared_lost_start_elsewhere_at_once(operator: 
     (short_path / "gate").touch()
     operator.ends_well(run_id)
     [first] = operator.json("run", "get", run_id)["attempts"]
-    assert (first["status"], first["reason"]) == ("lost", "executor_lost")
+    # Whichever comes first: the leader that returns its runs, or the executor that gives them back by itself.
+    assert (first["status"], first["reason"] in ("executor_lost", "lease_unsure")) == ("lost", True)
 
 
 def test_a_token_of_one_namespace_gives_no_orders_and_learns_no_facts(operator: Operator) -> None:
@@ -227,7 +228,9 @@ def test_a_run_that_has_ended_says_why_and_what_to_do(operator: Operator) -> Non
     run_id = operator.run_of("fails", "--max-retries", "0", "--", "sh", "-c", "exit 3")
     wait_for(lambda: operator.status(run_id) == "failed", "it has failed")
     explanation = operator.json("run", "explain", run_id)
-    assert explanation["summary"] == "failed (exit_code): the program ended with a code that is no success"
+    assert explanation["summary"] == (
+        "failed (exit_code): the program ended with a code that is no success; its job has no retries"
+    )
     assert explanation["advice"] == f"see its log: hourhand run logs {run_id}"
 
 

@@ -95,7 +95,8 @@ def _judge(order: Order, recorded: Recorded) -> int:
     lines += [f"not whole again in time: {what}" for what in recorded.unhealed]
     lines += [f"ended by itself: {what}" for what in recorded.ended_by_themselves]
     lines += [f"traceback: {what}" for what in recorded.tracebacks]
-    if recorded.tracebacks or recorded.ended_by_themselves or recorded.unhealed:
+    lines += [f"the workload could not make sense of an answer: {what}" for what in recorded.broken]
+    if recorded.tracebacks or recorded.ended_by_themselves or recorded.unhealed or recorded.broken:
         verdict = "fail"
     load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     lines.append(f"gate: {verdict}  (seed {order.seed}, {recorded.seconds:.0f} s, load average {load})")

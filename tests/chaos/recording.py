@@ -63,6 +63,8 @@ class Recorded:
 
     missing: list[str]
     """What this version of the API does not offer, so that it could not be put to the test."""
+    broken: list[str]
+    """What the workload could not make sense of."""
     unhealed: list[str]
     tracebacks: list[str]
     ended_by_themselves: list[str]
@@ -121,6 +123,7 @@ async def record(order: Order, act: Act) -> Recorded:
     _forget_after(order.folder / "witness.jsonl", read_at)
     return Recorded(
         workload.missing,
+        workload.broken,
         nemesis.unhealed,
         read_tracebacks(order.folder),
         _ended_by_themselves(order.folder),

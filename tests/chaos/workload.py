@@ -78,6 +78,8 @@ class Workload:
         self._versions: dict[str, int] = {}
         self._final_runs: list[str] = []
         self.left_out = 0
+        self.broken: list[str] = []
+        """What went wrong in the workload itself: an answer that nobody could read."""
 
     @property
     def missing(self) -> list[str]:
@@ -134,7 +136,7 @@ class Workload:
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "the workload broke", "exception": fault})
+            self.broken.append(f"{type(fault).__name__}: {fault}")
 
     async def _learn_capabilities(self) -> None:
         from aiohttp import ClientSession

@@ -177,3 +177,33 @@ async def test_a_finished_run_is_seen_with_its_end(store: Store) -> None:
     assert (snapshot.state, snapshot.reason, snapshot.error) == (RunState.FAILED, "poison", "gone")
     assert snapshot.job_name == "nightly"
     assert "quarantine" in explain(snapshot).summary
+
+
+async def test_the_line_of_a_limit_is_counted_by_priority_and_by_time(store: Store) -> None:
+    await made(store, 0)
+    await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=1))
+    await take(store, 1)
+    earlier, later = await made(store, 5), await made(store, 7)
+    await made(store, 9)
+    higher = await made(store, 8, priority=9)
+    await take(store, 1)
+
+    lines = {run_id: (await look(store, run_id)).gates[0].ahead for run_id in (higher, earlier, later)}
+
+    assert lines == {higher: 0, earlier: 1, later: 2}
+
+
+async def test_a_failed_run_knows_its_failures_and_what_its_job_says_of_retries(store: Store) -> None:
+    run_id = await made(store)
+    [first] = await take(store, 1)
+    await store.live_runs.requeue_runs([returned(first, LONG_AGO, failed=True)])
+    [second] = await take(store, 1)
+    finish = msgspec.structs.replace(succeeded(second), state=RunState.FAILED, reason="exit_code", error="3")
+    await store.live_runs.finish_runs([finish])
+
+    snapshot = await look(store, run_id)
+
+    assert snapshot.retry is not None
+    assert (snapshot.failures, snapshot.retry.max_retries, snapshot.at_most_once) == (2, 3, False)
+    await execute(store, "UPDATE hourhand.jobs SET version = version + 1 WHERE job_id = $1", snapshot.job_id)
+    assert (await look(store, run_id)).retry is None

@@ -256,7 +256,7 @@ async def test_turns_are_read_page_by_page(store: Store) -> None:
     assert len({turn.run_id for turn in (*first, *second)}) == 5
 
 
-async def test_every_unfinished_run_of_a_job_is_seen_as_it_stands(store: Store) -> None:
+async def test_every_unfinished_run_that_may_be_in_the_way_is_seen_as_it_stands(store: Store) -> None:
     node_id, _ = await own_all_shards(store)
     job = beat(at(0), at(10), at(20))
     await insert(store, job)
@@ -267,8 +267,7 @@ async def test_every_unfinished_run_of_a_job_is_seen_as_it_stands(store: Store) 
     assert [(row.sibling.state, row.sibling.retrying, row.sibling.held_back) for row in found] == [
         (RunState.QUEUED, True, False),
         (RunState.WAITING, False, True),
-        (RunState.QUEUED, False, False),
-    ]
+    ], "the one after it is in nobody's way"
 
 
 async def test_the_single_run_of_a_job_stands_in_the_way_of_one_that_is_asked_for(store: Store) -> None:

@@ -2,23 +2,29 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from crew import Executor, the_run
-from sample_jobs import claim, due_job, insert, rows
+from sample_jobs import NAMESPACE, claim, due_job, insert, rows
 
 from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.duty import FORCE_SECONDS, Duty
+from hourhand.executor.lost_claims import LostClaims
 from hourhand.job_kinds.command import CommandKind, CommandSettings
 from hourhand.model.node import Orders
 from hourhand.model.outcome import Outcome, Succeeded
+from hourhand.model.policy import Policy
 from hourhand.model.run import Claim
 from hourhand.model.states import RunState
 from hourhand.ports.job_kind import SlotClass, Task
+from hourhand.ports.operator_stores import LimitChange
+from hourhand.ports.stores import Claimed
 from hourhand.wiring import Store
 
 GRACE_SECONDS = 60.0
@@ -126,6 +132,104 @@ async def test_a_stop_waits_for_attempts_and_orders_cannot_bring_work_back(store
     assert await crew.written() == [RunState.QUEUED] * 2
 
 
+# --- claims under way -------------------------------------------------------------------------------------
+
+
+class Answers:
+    """Of claims: they come when they are let through."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.let_through = asyncio.Event()
+        for name in ("claim_runs", "claim_carefully"):
+            monkeypatch.setattr(store.live_runs, name, self._late(getattr(store.live_runs, name)))
+
+    def _late(self, really: Callable[..., Awaitable[Claimed]]) -> Callable[..., Awaitable[Claimed]]:
+        async def claim(*arguments: Any) -> Claimed:
+            self.asked += 1
+            claimed = await really(*arguments)
+            await self.let_through.wait()
+            return claimed
+
+        return claim
+
+
+@pytest.fixture
+def answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(store, monkeypatch)
+
+
+async def claiming(store: Store, crew: Crew, answers: Answers, **fields: Any) -> "asyncio.Task[float | None]":
+    """A look of the receiver whose first claim is committed and not yet answered."""
+    now = crew.executor.clock.now()
+    await insert(store, due_job(now, **fields), due_job(now, policy=Policy(max_concurrency=1)))
+    await crew.executor.join()
+    looking = asyncio.create_task(crew.executor.receiver.run_once())
+    async with asyncio.timeout(10):
+        while not [row for row in await rows(store, "live_runs") if row["state"] == RunState.CLAIMED]:
+            await asyncio.sleep(0)
+    return looking
+
+
+@pytest.mark.parametrize("answer", ["in time", "after all others had to end"])
+async def test_a_drained_executor_gives_back_what_a_claim_under_way_brings(
+    store: Store, answers: Answers, answer: str
+) -> None:
+    crew = Crew(store, stop_seconds=0.05)
+    looking = await claiming(store, crew, answers)
+    crew.duty.obey(Orders.DRAIN)
+    await asyncio.sleep(0 if answer == "in time" else 0.1)
+    answers.let_through.set()
+    await looking
+    assert crew.duty._draining is not None
+    async with asyncio.timeout(10):
+        await crew.duty._draining
+        await crew.executor.attempts.all_ended()
+    assert await crew.written() == [RunState.QUEUED] * 2
+
+
+async def test_an_executor_that_parts_with_its_runs_waits_for_a_claim_under_way(store: Store, answers: Answers) -> None:
+    crew = Crew(store)
+    looking = await claiming(store, crew, answers)
+    parting = asyncio.create_task(crew.duty.let_go())
+    await asyncio.sleep(0)
+    assert not parting.done()
+    answers.let_through.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(looking, parting)
+    assert (len(crew.executor.attempts), crew.executor.kind.active) == (0, 0)
+
+
+async def test_after_orders_to_take_nothing_no_further_claim_is_begun(store: Store, answers: Answers) -> None:
+    crew = Crew(store)
+    looking = await claiming(store, crew, answers)
+    crew.duty.obey(Orders.CORDON)
+    answers.let_through.set()
+    await looking
+    assert (answers.asked, len(crew.executor.attempts)) == (1, 1)
+    crew.executor.attempts.stop_all()
+
+
+async def test_a_claim_under_way_when_its_executor_is_held_for_dead_starts_nothing(
+    store: Store, answers: Answers
+) -> None:
+    crew = Crew(store)
+    executor, membership = crew.executor, crew.executor.membership
+    looking = await claiming(store, crew, answers)
+    membership.on_buried = crew.duty.let_go
+    old = membership.node_id
+    await store.nodes.mark_lost(old)
+    renewing = asyncio.create_task(membership.run_once())
+    async with asyncio.timeout(10):
+        while membership.node_id == old:
+            await asyncio.sleep(0)
+        answers.let_through.set()
+        await asyncio.gather(looking, renewing)
+    assert membership.node_id not in (old, 0)
+    assert (len(executor.attempts), executor.kind.most_active) == (0, 0)
+    assert executor.capacity.facts()["inline"]["used"] == 0
+
+
 # --- without a lease --------------------------------------------------------------------------------------
 
 
@@ -156,8 +260,10 @@ async def test_without_a_lease_careful_attempts_end_and_all_others_go_on(store: 
     await executor.recorder.run_once()
     assert executor.attempts.holds(plain.run_id, plain.fence)
     assert (await the_run(store, gated.run_id)).state is RunState.QUEUED, "it holds no place any more"
+    [ended] = await store.runs.list_attempts(gated.run_id)
+    assert (ended.state, ended.reason) == ("lost", "lease_unsure")
     run = await the_run(store, once.run_id)
-    assert (run.state, run.reason) == (RunState.LOST, "executor_lost"), "it is not tried again"
+    assert (run.state, run.reason) == (RunState.LOST, "lease_unsure"), "it is not tried again"
     executor.attempts.stop_all()
 
 
@@ -169,6 +275,28 @@ async def test_without_a_lease_no_careful_run_is_started(store: Store) -> None:
     await executor.recorder.run_once()
     assert (await the_run(store, gated.run_id)).state is RunState.QUEUED, "it has not begun: it may be tried again"
     assert executor.capacity.facts()["inline"]["used"] == 0
+
+
+async def test_a_run_that_got_its_limit_after_its_claim_ends_without_a_lease_too(store: Store) -> None:
+    executor = await Executor(store, for_ever).join()
+    limited = await in_hand(store, executor)
+    lost_claims = LostClaims(
+        store.live_runs,
+        executor.attempts,
+        executor.recorder,
+        lambda: executor.membership.node_id,
+        executor.clock,
+        executor.receiver,
+    )
+    await lost_claims.run_once()
+    assert executor.attempts.end_careful() == 0, "nothing limits it"
+    await store.queues.limit_queue(NAMESPACE, "default", LimitChange(capacity=1))
+    await lost_claims.run_once()
+    assert executor.attempts.end_careful() == 1, "its place may soon be another's"
+    async with asyncio.timeout(10):
+        await executor.attempts.all_ended()
+    await executor.recorder.run_once()
+    assert (await the_run(store, limited.run_id)).state is RunState.QUEUED
 
 
 @pytest.mark.parametrize("by", ["the fence", "its burial", "a second signal"])

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from crew import NotedBus
+from sample_jobs import execute, rows
 
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.ports.event_bus import EventBus
@@ -126,6 +127,32 @@ async def test_nobody_is_held_for_dead_until_a_lease_after_the_database_was_away
     assert not await watch.buries()
     watch.passes(GRACE + 1)
     assert await watch.buries()
+
+
+async def test_shards_are_shared_out_again_when_the_lead_had_run_out_before_they_were_written(
+    store: Store, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await watch.nodes.register_node("scheduler", "other", 3600, {})
+    await watch.leadership.run_once()
+    assert await owners(store) == {watch.node_id, other}
+    await watch.nodes.end_node(other)
+
+    async def stand_still() -> list[Any]:
+        nodes = await Told.sweep_nodes(watch.nodes)
+        watch.passes(SchedulerSettings().lease_seconds)
+        await execute(store, "UPDATE hourhand.leases SET lease_until = clock_timestamp() - interval '1 s'")
+        return nodes
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watch.nodes, "sweep_nodes", stand_still)
+        await watch.leadership.run_once()
+    assert await owners(store) == {watch.node_id, other}, "one that has lost the lead assigns nothing"
+    await watch.leadership.run_once()
+    assert await owners(store) == {watch.node_id}
+
+
+async def owners(store: Store) -> set[int]:
+    return {row["owner_id"] for row in await rows(store, "shards")}
 
 
 async def test_without_anything_to_bury_the_database_is_not_asked_for_its_time(watch: Watch) -> None:

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 from crew import Executor, the_run
 from sample_jobs import at, claim, due_job, insert, returned, rows, succeeded
@@ -29,10 +32,19 @@ class Line(LiveRuns):
 
     is_cut = False
     loses_answers = False
+    fault: Exception | None = None
+    """What the next write meets."""
+    ill_fated: UUID | None = None
+    """A run whose outcome is not taken, for no fault of its own."""
 
     async def finish_runs(self, finishes: Sequence[Finish]) -> set[UUID]:
         if self.is_cut:
             raise DatabaseUnavailable("away")
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            raise fault
+        if self.ill_fated in [finish.run_id for finish in finishes]:
+            raise asyncpg.InternalServerError("cache lookup failed")
         done = await super().finish_runs(finishes)
         if self.loses_answers:
             raise DatabaseUnavailable("the answer was lost")
@@ -62,7 +74,9 @@ class Desk:
     async def adopt(self) -> int:
         adopted = 0
         for orphan in self.journal.orphans():
-            await self.recorder.deliver(orphan.entries)
+            if not await self.recorder.deliver(orphan.entries):
+                orphan.release()
+                continue
             adopted += len(orphan.entries)
             orphan.remove()
         return adopted
@@ -230,6 +244,117 @@ async def test_a_journal_that_is_full_is_told_once_and_outcomes_wait_in_memory(
     desk.line.is_cut = False
     await desk.write()
     assert len(await rows(store, "runs")) == 20
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [asyncpg.DeadlockDetectedError("deadlock detected"), asyncpg.LockNotAvailableError("busy"), KeyError("a mistake")],
+    ids=["a deadlock", "a lock", "a mistake of ours"],
+)
+async def test_a_fault_that_passes_does_not_change_what_an_attempt_said(
+    store: Store, tmp_path: Path, fault: Exception
+) -> None:
+    desk = Desk(store, tmp_path)
+    claims = await claims_of(store, 3)
+    for one in claims:
+        desk.recorder.ended(one, at(0), at(1), Succeeded({"n": 1}))
+    desk.line.fault = fault
+    for _ in range(2):
+        with suppress(type(fault)):
+            await desk.recorder.run_once()
+    assert [(row["state"], row["error"]) for row in await rows(store, "runs")] == [(RunState.SUCCEEDED, None)] * 3
+    assert (desk.recorder.unwritten(), desk.recorder.late_outcomes) == (set(), 0)
+    await desk.settled()
+    assert desk.files == []
+
+
+async def test_a_fault_that_passes_leaves_the_batch_to_the_loop_and_outcomes_in_the_journal(
+    store: Store, tmp_path: Path
+) -> None:
+    desk = Desk(store, tmp_path)
+    for one in await claims_of(store, 3):
+        desk.recorder.ended(one, at(0), at(1), Succeeded())
+    desk.line.fault = asyncpg.DeadlockDetectedError("deadlock detected")
+    with pytest.raises(asyncpg.DeadlockDetectedError):
+        await desk.recorder.run_once()
+    assert len(desk.recorder.unwritten()) == 3
+    await desk.settled()
+    assert len(desk.files[0].read_bytes().splitlines()) == 3
+
+
+async def test_an_outcome_that_is_not_taken_holds_up_no_other_and_is_said_again_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(recorder_module, "_monotonic", lambda: now)
+    desk = Desk(store, tmp_path)
+    *claims, ill_fated, last = await claims_of(store, 9)
+    desk.line.ill_fated = ill_fated.run_id
+    for one in (*claims, ill_fated):
+        desk.recorder.ended(one, at(0), at(1), Succeeded())
+    wait = await desk.recorder.run_once()
+    assert wait == pytest.approx(recorder_module.ASIDE_SECONDS_MIN)
+    assert len(await rows(store, "runs")) == 7
+    assert desk.recorder.unwritten() == {(ill_fated.run_id, ill_fated.fence)}
+    assert str(ill_fated.run_id) in capsys.readouterr().out
+
+    desk.recorder.ended(last, at(0), at(1), Succeeded())
+    await desk.recorder.run_once()
+    assert len(await rows(store, "runs")) == 8
+    assert capsys.readouterr().out == "", "its time has not come: it was not tried"
+
+    for _ in range(10):
+        now += recorder_module.ASIDE_SECONDS_MAX
+        with pytest.raises(asyncpg.InternalServerError):
+            await desk.recorder.run_once()
+    assert await desk.recorder.run_once() == pytest.approx(recorder_module.ASIDE_SECONDS_MAX)
+    await desk.settled()
+    assert str(ill_fated.run_id) in desk.files[0].read_text(), "it would survive the executor"
+
+    desk.line.ill_fated = None
+    now += recorder_module.ASIDE_SECONDS_MAX
+    await desk.recorder.run_once()
+    assert [row["state"] for row in await rows(store, "runs")] == [RunState.SUCCEEDED] * 9
+    await desk.settled()
+    assert (desk.files, desk.recorder.unwritten()) == ([], set())
+
+
+async def test_what_an_ended_executor_left_stays_in_its_journal_until_all_of_it_is_taken(
+    store: Store, tmp_path: Path
+) -> None:
+    desk = Desk(store, tmp_path)
+    good, ill_fated = await claims_of(store, 2)
+    desk.line.is_cut = True
+    for one in (good, ill_fated):
+        desk.recorder.ended(one, at(0), at(1), Succeeded())
+    await desk.write()
+    desk.die()
+    successor = Desk(store, tmp_path)
+    successor.line.ill_fated = ill_fated.run_id
+    assert await successor.adopt() == 0
+    assert len(successor.files) == 1
+    assert (await the_run(store, good.run_id)).state is RunState.SUCCEEDED
+    successor.line.ill_fated = None
+    assert await successor.adopt() == 2
+    assert (await the_run(store, ill_fated.run_id)).state is RunState.SUCCEEDED
+    assert (successor.files, successor.recorder.late_outcomes) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["a\x00b", "\udcff", reduce(lambda inner, _: [inner], range(10_000), [])],
+    ids=["NUL", "half a pair of surrogates", "too deep"],
+)
+async def test_an_outcome_that_cannot_be_stored_ends_its_run_as_failed(
+    store: Store, tmp_path: Path, result: Any
+) -> None:
+    desk = Desk(store, tmp_path)
+    [one] = await claims_of(store, 1)
+    desk.recorder.ended(one, at(0), at(1), Succeeded(result))
+    await desk.recorder.run_once()
+    run = await the_run(store, one.run_id)
+    assert (run.state, run.reason) == (RunState.FAILED, "exception")
+    assert "could not be stored" in str(run.error)
 
 
 async def test_lines_that_nobody_takes_do_not_fill_the_memory(store: Store, tmp_path: Path) -> None:

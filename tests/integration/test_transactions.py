@@ -395,3 +395,41 @@ async def test_a_broken_connection_before_the_commit_is_no_doubt(store: Store) -
     [row] = await rows(store, "runs")
     assert row["state"] == RunState.FAILED
     assert CommitUnknown.__name__ not in row["error"]
+
+
+@pytest.mark.parametrize("then", ["ends", "writes", "raises"])
+async def test_a_database_that_dies_inside_the_block_fails_the_attempt_for_its_connection(
+    store: Store, then: str
+) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+            pid = await db.fetchval("SELECT pg_backend_pid()")
+            await execute(store, "SELECT pg_terminate_backend($1)", pid)
+            while then != "writes" and not is_gone(db):
+                await asyncio.sleep(0.01)
+            if then == "writes":
+                await db.execute(*ground.effect(ctx))
+            if then == "raises":
+                raise FileNotFoundError("report.csv")
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    if then == "raises":
+        assert row["reason"] == "exception", "that was the handler's own"
+        return
+    lost = "the database connection was lost inside ctx.transaction(); nothing was committed"
+    assert (row["state"], row["reason"]) == (RunState.FAILED, "connection")
+    assert row["error"].startswith(lost)
+    assert "in handler" in row["error"]
+    assert "hourhand/executor" not in row["error"]
+    assert "hourhand/store" not in row["error"]
+
+
+def is_gone(db: Any) -> bool:
+    try:
+        return db.is_closed()
+    except asyncpg.InterfaceError:
+        return True

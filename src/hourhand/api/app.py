@@ -6,7 +6,7 @@ Somebody else serves the application; nothing here listens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from litestar import Litestar, Request, Response
 from litestar.handlers import HTTPRouteHandler
@@ -19,8 +19,9 @@ from hourhand.api.bodies import content_type_of, read_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.gate import Facts, Gate, facts_of
 from hourhand.api.openapi import openapi_document
-from hourhand.api.parameters import parse_query
+from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
+from hourhand.api.refusals import BadRequest
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
@@ -42,6 +43,8 @@ from hourhand.operations.requests import Caller
 from hourhand.operations.runs import RunOperations
 
 __all__ = ["ApiOperations", "ApiSettings", "build_app", "list_endpoints"]
+
+_KEYED_ROUTES: Final = "POST /api/v1/jobs, /api/v1/jobs/batch, /jobs and /api/jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class _Service:
         else:
             credentials = read_credentials(facts.headers, scope["method"], self._settings.public_url)
             media_type = negotiate(facts.headers.get(b"accept"), endpoint.media_types)
+        _refuse_key_without_meaning(endpoint, facts)
         query = parse_query(scope["query_string"], endpoint.known_parameters)
         caller = await self._caller(credentials, query.text("namespace"))
         body, content_type = await self._body(endpoint, facts, receive)
@@ -140,6 +144,14 @@ class _Service:
         if self._settings.public_url is not None:
             return self._settings.public_url.rstrip("/")
         return f"{scope.get('scheme', 'http')}://{facts.headers[b'host'].decode('latin-1')}"
+
+
+def _refuse_key_without_meaning(endpoint: Endpoint, facts: Facts) -> None:
+    """Whoever sends a key relies on it; to pass it over would be to do a repeated request twice."""
+    if b"idempotency-key" not in facts.headers or endpoint.method == "GET" or IDEMPOTENCY_KEY in endpoint.headers:
+        return
+    message = f"this route takes no Idempotency-Key; those that do submit jobs: {_KEYED_ROUTES}"
+    raise BadRequest("idempotency-key-not-supported", message)
 
 
 def _route(service: _Service, endpoint: Endpoint) -> HTTPRouteHandler:

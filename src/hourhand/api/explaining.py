@@ -17,14 +17,16 @@ from msgspec import inspect as shapes
 
 from hourhand.api.faults import FAULTS_MAX
 from hourhand.model.errors import Fault, InvalidFields, MalformedBody
+from hourhand.operations.requests import JobPatch, JobRequest
 
 _Shape = TypeVar("_Shape")
 _Plain: TypeAlias = Any
 _READ_ONLY: Final = frozenset(
     {"job_id", "status", "state", "pause_reason", "next_due", "version", "created_at", "created_by", "updated_at"}
-    | {"unique_key"}
 )
-"""Fields of a job's answer that no request may set, or, if its shape has not got them, not this one."""
+"""Fields of a job's answer that no request may set."""
+_AT_CREATION: Final = frozenset(set(JobRequest.__struct_fields__) - set(JobPatch.__struct_fields__))
+_OF_A_CHANGE: Final = list(JobPatch.__struct_fields__)
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BYTE: Final = re.compile(r"\(byte ([0-9]+)\)")
 
@@ -259,6 +261,8 @@ def _struct_misfits(plain: Mapping[str, _Plain], expected: shapes.StructType, po
 def _unknown_field(key: str, known: Sequence[str], pointer: str) -> Fault:
     if key in _READ_ONLY and "name" in known:
         return Fault(pointer, "read-only-field", f"{key} cannot be set; the server keeps it")
+    if key in _AT_CREATION and known == _OF_A_CHANGE:
+        return Fault(pointer, "read-only-field", f"{key} can be given only when a job is created")
     close = difflib.get_close_matches(key[:40].lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}?" if close else None
     allowed = None if close else known

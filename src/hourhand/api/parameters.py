@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
+from hourhand.api.refusals import InvalidParameters
 from hourhand.model.errors import InvalidParameter
 from hourhand.model.keys import KEY_CHARS_MAX
 
@@ -62,13 +63,7 @@ class Query:
 
     def integer(self, name: str, default: int, least: int, most: int) -> int:
         raw = self.text(name)
-        if raw is None:
-            return default
-        # isascii: str.isdigit also takes digits of other scripts.
-        value = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 12 else -1
-        if not least <= value <= most:
-            raise InvalidParameter(name, f"must be an integer from {least} to {most}, not {raw[:40]!r}")
-        return value
+        return default if raw is None else _integer(name, raw, least, most)
 
     def uuid(self, name: str) -> UUID | None:
         raw = self.text(name)
@@ -89,7 +84,8 @@ EMPTY: Final = Query({})
 
 
 def parse_query(raw: bytes, known: Mapping[str, Parameter]) -> Query:
-    """Reads a query string. Raises `InvalidParameter` for unknown parameters and for single ones given twice."""
+    """Reads a query string. Raises `InvalidParameter` with everything that can be seen to be wrong without its handler:
+    unknown parameters, single ones given twice, values that their schema does not allow."""
     if not raw:
         return EMPTY
     try:
@@ -97,16 +93,46 @@ def parse_query(raw: bytes, known: Mapping[str, Parameter]) -> Query:
     except ValueError:
         raise InvalidParameter("query", "the query string cannot be read as UTF-8 parameters") from None
     given: dict[str, list[str]] = {}
+    refused: list[InvalidParameter] = []
     for name, value in pairs:
-        parameter = known.get(name)
-        if parameter is None:
-            raise _unknown(name, list(known))
-        if "\x00" in value:
-            raise InvalidParameter(name, "the character NUL is not possible")
+        try:
+            _check(name, value, known, name in given)
+        except InvalidParameter as wrong:
+            refused.append(wrong)
         given.setdefault(name, []).append(value)
-        if len(given[name]) > 1 and not parameter.repeatable:
-            raise InvalidParameter(name, "is given twice", "repeated-parameter")
+    if len(refused) > 1:
+        raise InvalidParameters(refused)
+    if refused:
+        raise refused[0]
     return Query(given)
+
+
+def _check(name: str, value: str, known: Mapping[str, Parameter], repeated: bool) -> None:
+    parameter = known.get(name)
+    if parameter is None:
+        raise _unknown(name, list(known))
+    if repeated and not parameter.repeatable:
+        raise InvalidParameter(name, "is given twice", "repeated-parameter")
+    if "\x00" in value:
+        raise InvalidParameter(name, "the character NUL is not possible")
+    schema = parameter.schema
+    if "enum" in schema:
+        for word in [word for word in value.split(",") if word] if parameter.repeatable else [value]:
+            pick(name, word, dict.fromkeys(schema["enum"]))
+    elif schema["type"] == "boolean":
+        pick(name, value, dict.fromkeys(("true", "false")))
+    elif schema["type"] == "integer":
+        _integer(name, value, schema["minimum"], schema["maximum"])
+    elif schema.get("format") == "uuid":
+        parse_id(value, name)
+
+
+def _integer(name: str, raw: str, least: int, most: int) -> int:
+    # isascii: str.isdigit also takes digits of other scripts.
+    value = int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 12 else -1
+    if not least <= value <= most:
+        raise InvalidParameter(name, f"must be an integer from {least} to {most}, not {raw[:40]!r}")
+    return value
 
 
 def _unknown(name: str, known: Sequence[str]) -> InvalidParameter:

@@ -1,8 +1,11 @@
 """Refusals that only HTTP knows. Everything else that can be wrong is in `hourhand.model.errors`."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from hourhand.model.errors import RequestError
+from hourhand.model.errors import InvalidParameter, RequestError
+
+_PARAMETERS_TOLD_MAX: Final = 20
 
 
 class BadRequest(RequestError):
@@ -11,6 +14,16 @@ class BadRequest(RequestError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class InvalidParameters(InvalidParameter):
+    """Several at once; the code is that of the first."""
+
+    def __init__(self, wrong: Sequence[InvalidParameter]) -> None:
+        told = list(dict.fromkeys(str(each) for each in wrong))
+        RequestError.__init__(self, "; also ".join(told[:_PARAMETERS_TOLD_MAX]))
+        self.name = wrong[0].name
+        self.code = wrong[0].code
 
 
 class RouteNotFound(RequestError):

@@ -55,14 +55,15 @@ def resume(job: str) -> None:
 @click.argument("job")
 @click.option("--payload", metavar="JSON", help="Instead of the job's own, for this run.")
 @click.option("--note", metavar="TEXT", help="Why; kept with the run.")
+@click.option("--overlap", metavar="WORD", help="Instead of the job's own: allow runs it beside an unfinished one.")
 @wait_options
 @session_options
-def run(job: str, payload: str | None, note: str | None, wait: bool, follow: bool) -> None:
+def run(job: str, payload: str | None, note: str | None, overlap: str | None, wait: bool, follow: bool) -> None:
     """Run a job now. Prints the id of the run, or with --wait its result."""
     check_wait_options(wait, follow)
     given = None if payload is None else parse_object(payload, "--payload")
     with connected() as client:
-        run_id = client.run_job(find_job(client, job), given, note)
+        run_id = client.run_job(find_job(client, job), given, note, overlap)
         if wait:
             say(f"run {run_id} is queued")
             watch_run(client, run_id, follow)

@@ -44,22 +44,28 @@ _OPTIONS: Final = (
     click.option("--queue-timeout", metavar="LENGTH", help="How long a run may wait for its start."),
     click.option("--deadline", metavar="LENGTH", help="How long after its due time a run may last, retries included."),
     click.option("--overlap", metavar="WORD", help="skip, queue_one, queue_all, cancel_running or allow."),
-    click.option("--max-concurrency", type=click.IntRange(min=1), metavar="N", help="Runs of the job at once."),
+    click.option("--overlap-max", metavar="N", help="How many may wait with queue_all."),
+    click.option(
+        "--on-next-due", metavar="WORD", help="wait or supersede: a run between two tries when the next is due."
+    ),
+    click.option("--max-concurrency", metavar="N", help="Runs of the job at once."),
     click.option("--concurrency-key", metavar="KEY", help="Shared limit: 'customer-{id}' takes id of the payload."),
-    click.option("--concurrency-limit", type=click.IntRange(min=1), metavar="N", help="Runs of the key at once."),
+    click.option("--concurrency-limit", metavar="N", help="Runs of the key at once."),
     click.option("--rate-limit", metavar="N/LENGTH", help="Starts of the job at most: 100/m, 5/s, 10/30s."),
-    click.option("--at-most-once", is_flag=True, default=None, help="Rather not run than run twice."),
+    click.option("--at-most-once/--no-at-most-once", default=None, help="Rather not run than run twice."),
+    click.option("--on-disconnect", metavar="WORD", help="continue or kill: when its executor loses the database."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
     click.option("--description", metavar="TEXT"),
     click.option("--owner", metavar="NAME"),
 )
 
 
-_AS_THEY_ARE: Final = (
-    "queue", "max_retries", "description", "owner", "max_concurrency", "concurrency_limit", "at_most_once",
+_AS_THEY_ARE: Final = ("queue", "max_retries", "description", "owner", "at_most_once")
+_MAY_BE_NONE: Final = (
+    "timeout", "queue_timeout", "deadline", "overlap", "on_next_due", "concurrency_key", "rate_limit", "on_disconnect",
 )  # fmt: skip
-_MAY_BE_NONE: Final = ("timeout", "queue_timeout", "deadline", "overlap", "concurrency_key", "rate_limit")
 """Options that take the word "none": the job then has no such thing."""
+_NUMBERS_OR_NONE: Final = ("overlap_max", "max_concurrency", "concurrency_limit")
 
 
 def field_options(command: _Command) -> _Command:
@@ -114,7 +120,19 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
     for name in _MAY_BE_NONE:
         if given[name] is not None:
             fields[name] = None if given[name] == _NONE else given[name]
+    for name in _NUMBERS_OR_NONE:
+        if given[name] is not None:
+            fields[name] = whole_number(given[name], f"--{name.replace('_', '-')}")
     return fields
+
+
+def whole_number(text: str, option: str) -> int | None:
+    """The value of a limit; "none" takes it away."""
+    if text == _NONE:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise click.BadParameter(f"{text!r} is neither a whole number nor none", param_hint=option)
+    return int(text)
 
 
 class Pieces(NamedTuple):

@@ -22,6 +22,7 @@ from hourhand.cli.watching import check_wait_options, wait_options, watch_run
 
 if TYPE_CHECKING:
     from hourhand.client import Client, JobView
+    from hourhand.client.views import CreatedJobView
 
 
 @click.command(cls=CommandWithWords)
@@ -72,7 +73,7 @@ def create(
         raise click.UsageError("a NAME for the job is missing", ctx)
     with connected() as client:
         job = client.create_job(**({} if idempotency_key is None else {"idempotency_key": idempotency_key}), **fields)
-        say(f"job {job.name!r} is created{_due_words(job)}")
+        say(f"job {job.name!r} {'was there already' if job.replayed else 'is created'}{_due_words(job)}")
         if wait:
             _watch_first_run(client, job, follow)
         else:
@@ -90,7 +91,7 @@ def create(
 def update(
     ctx: click.Context, /, job: str, name: str | None, from_file: str | None, if_version: int | None, **given: Any
 ) -> None:
-    """Change a job; only what is given changes. --timeout, --start-at and --end-at take "none".
+    """Change a job; only what is given changes. Times, lengths and limits take "none".
 
     Labels are added to those the job has; --retry-on and --never-retry-on leave its delays as they are. Parts of a
     payload (--url, --handler, words after --) are changed within it; --payload replaces it.
@@ -138,8 +139,8 @@ def _watch_first_run(client: "Client", job: "JobView", follow: bool) -> None:
     watch_run(client, run.run_id, follow)
 
 
-def _due_words(job: "JobView") -> str:
+def _due_words(job: "CreatedJobView") -> str:
     if job.next_due is None:
         return ""
     zone = f" (zone of the schedule: {job.zone})" if any("cron" in schedule for schedule in job.schedule) else ""
-    return f"; first due {local_time(job.next_due)}{zone}"
+    return f"; {'next' if job.replayed else 'first'} due {local_time(job.next_due)}{zone}"

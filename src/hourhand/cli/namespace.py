@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hourhand.cli.job_fields import whole_number
 from hourhand.cli.printing import show
-from hourhand.cli.queue import whole_number
 from hourhand.cli.session import connected, session_options
 
 if TYPE_CHECKING:

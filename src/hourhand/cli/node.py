@@ -7,7 +7,7 @@ import click
 
 from hourhand.cli.lazy import LazyGroup
 from hourhand.cli.naming import find_node
-from hourhand.cli.printing import say, show
+from hourhand.cli.printing import counted, say, show
 from hourhand.cli.session import connected, session_options
 
 if TYPE_CHECKING:
@@ -69,13 +69,16 @@ def cordon(node: str) -> None:
 @click.argument("node")
 @click.option("--wait", is_flag=True, help="Wait until it has nothing left.")
 @session_options
-def drain(node: str, wait: bool) -> None:
+@click.pass_context
+def drain(ctx: click.Context, node: str, wait: bool) -> None:
     """Let a node take nothing new, and give back what does not end in time. May be repeated."""
     with connected() as client:
         found = client.drain_node(find_node(client, node))
         if wait:
             found = client.wait_until_drained(found.node_id)
-        _show_order(found, "has nothing left" if wait else "takes nothing new and gets rid of what it has")
+        _show_order(found, _drained_words(found) if wait else "takes nothing new and gets rid of what it has")
+    if wait and found.is_present and found.shards:
+        ctx.exit(1)
 
 
 @node.command()
@@ -106,6 +109,14 @@ def mark_lost(ctx: click.Context, node: str, yes: bool) -> None:
             say("nothing was changed")
             ctx.exit(1)
         _show_order(client.mark_node_lost(found.node_id), "is held for dead")
+
+
+def _drained_words(found: "NodeDetailView") -> str:
+    if not found.is_present:
+        return "has ended"
+    if found.shards:
+        return f"keeps {counted(found.shards, 'shard')}, because no other scheduler is there to take them"
+    return "has nothing left" if found.state == "drained" else "was told something else meanwhile"
 
 
 def _show_order(found: "NodeDetailView", what: str) -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hourhand.cli.job_fields import whole_number
 from hourhand.cli.lazy import LazyGroup
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
@@ -82,15 +83,6 @@ def resume(queue: str) -> None:
     with connected() as client:
         found = client.resume_queue(queue)
     show(found, lambda: say(f"queue {found.name} goes on; {found.waiting} waiting, {found.running} running"))
-
-
-def whole_number(text: str, option: str) -> int | None:
-    """The value of a limit; "none" takes it away."""
-    if text == "none":
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise click.BadParameter(f"{text!r} is neither a whole number nor none", param_hint=option)
-    return int(text)
 
 
 def _show_queue(found: "QueueView") -> None:

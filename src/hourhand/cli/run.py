@@ -15,6 +15,7 @@ from hourhand.cli.naming import find_job, run_id
 from hourhand.cli.printing import counted, plain, say, show
 from hourhand.cli.session import connected, output_format, session_options
 from hourhand.cli.watching import check_wait_options, print_lines, wait_options, watch_run
+from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
     from hourhand.client import Client, RunDetailView
@@ -41,23 +42,31 @@ def run() -> None:
     """See runs, their logs and results; wait for them, cancel them, run them again."""
 
 
-def filter_options(command: _Command) -> _Command:
+def filter_options(example: str) -> Callable[[_Command], _Command]:
     """Which runs are meant."""
-    for option in (
+
+    def with_options(command: _Command) -> _Command:
+        for option in _filters_with(example):
+            command = option(command)
+        return command
+
+    return with_options
+
+
+def _filters_with(example: str) -> Sequence[Callable[[_Command], _Command]]:
+    return (
         click.option("--until", metavar="TIME", help="Only runs due before this time."),
         click.option("--since", metavar="TIME", help="Only runs due since then: 1h, 06:00, RFC 3339."),
         click.option("--job", metavar="JOB", help="Only runs of this job: its id or name."),
-        click.option("--status", metavar="WORD[,WORD...]", help="For example running or failed,timed_out."),
-    ):
-        command = option(command)
-    return command
+        click.option("--status", metavar="WORD[,WORD...]", help=f"For example {example}."),
+    )
 
 
 reason_option = click.option("--reason", metavar="WORD[,WORD...]", help="For example poison, or timeout,deadline.")
 
 
 @run.command("list")
-@filter_options
+@filter_options("running or failed,timed_out")
 @reason_option
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="All that match, whatever the limit.")
@@ -100,7 +109,7 @@ def logs(run: UUID, follow: bool, times: bool) -> None:
 
 @run.command()
 @click.argument("run", type=run_id, required=False)
-@filter_options
+@filter_options("queued,running")
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most; 1000 by default.")
 @click.option("--wait", is_flag=True, help="Wait until nothing of the run is left.")
 @session_options
@@ -125,7 +134,7 @@ def cancel(ctx: click.Context, /, run: UUID | None, limit: int | None, wait: boo
 
 @run.command()
 @click.argument("runs", metavar="[RUN]...", type=run_id, nargs=-1)
-@filter_options
+@filter_options("failed,timed_out")
 @reason_option
 @click.option("--limit", type=click.IntRange(min=1), help="How many at most; 1000 by default.")
 @click.option("--note", metavar="TEXT", help="Why; kept with the new runs.")
@@ -161,7 +170,7 @@ def retry(
         if not runs:
             _retry_many(client, given, limit, note, again)
             return
-        made = [client.retry_run(run, note, again) for run in runs]
+        made = _retry_each(client, runs, note, again)
         if wait:
             say(f"run {made[0]} is queued")
             watch_run(client, made[0], follow)
@@ -196,6 +205,24 @@ def _cancel_many(client: "Client", given: Mapping[str, str | None], limit: int |
     done = client.cancel_runs(limit=limit, **_selection(client, given))
     show(done, lambda: say(f"{counted(done.cancelled, 'run')} cancelled, {done.cancelling} being stopped"))
     _say_if_more(done.more)
+
+
+def _retry_each(client: "Client", runs: Sequence[UUID], note: str | None, again: bool) -> list[UUID]:
+    """One after the other. Where one is refused the message names it, and those before it have been run again."""
+    made: list[UUID] = []
+    for run in runs:
+        try:
+            made.append(client.retry_run(run, note, again))
+        except HourhandError as error:
+            if made:
+                show({"run_ids": made}, lambda: _print_ids(made))
+            if len(runs) > 1:
+                left = len(runs) - len(made) - 1
+                error.add_note(
+                    f"that is run {run}; {counted(len(made), 'run')} before it to run again, {left} not tried"
+                )
+            raise
+    return made
 
 
 def _retry_many(

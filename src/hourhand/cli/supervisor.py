@@ -228,6 +228,8 @@ class Supervisor:
         chosen = {setting.key for setting in config.settings if setting.origin != "default"}
         if "kinds.allow_private_targets" not in chosen:  # on one's own machine jobs may call what runs on it
             told["HOURHAND_KINDS_ALLOW_PRIVATE_TARGETS"] = "true"
+        if "executor.queues" not in chosen:  # nobody else is there to serve the other queues
+            told["HOURHAND_EXECUTOR_QUEUES"] = "*"
         if "log.level" not in chosen:  # the terminal is for people; what goes wrong is still told
             told["HOURHAND_LOG_LEVEL"] = "warning"
         return os.environ | told

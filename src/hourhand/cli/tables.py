@@ -130,6 +130,14 @@ def job_details(job: JobView) -> None:
             ("retries", job.max_retries),
             ("retry", job.retry and json.dumps(job.retry, ensure_ascii=False)),
             ("timeout", job.timeout),
+            ("queue timeout", job.queue_timeout),
+            ("deadline", job.deadline),
+            ("overlap", _overlap_text(job)),
+            ("limit", job.max_concurrency and f"{job.max_concurrency} at once"),
+            ("key", job.concurrency_key and f"{job.concurrency_key}, {job.concurrency_limit or 1} at once"),
+            ("rate", job.rate_limit),
+            ("at most once", "yes" if job.at_most_once else None),
+            ("on disconnect", None if job.on_disconnect == "continue" else job.on_disconnect),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
             ("owner", job.owner),
             ("unique key", job.unique_key),
@@ -144,15 +152,16 @@ def run_details(run: RunDetailView) -> None:
         [
             ("run", run.run_id),
             ("job", f"{run.job_name} ({run.job_id})"),
-            ("status", run.status + (f" ({run.reason})" if run.reason else "")),
+            ("status", run.status + (f" ({run.reason})" if run.reason and run.reason != run.status else "")),
             ("cause", run.cause + (f", asked for by {run.requested_by}" if run.requested_by else "")),
             ("note", run.note),
             ("retry of", run.retry_of),
             ("retried by", ", ".join(map(str, run.retried_by))),
             ("due", local_time(run.scheduled_for)),
             ("started", run.started_at and f"{local_time(run.started_at)}, {length_text(run.lateness_ms)} after due"),
-            ("ended", run.ended_at and f"{local_time(run.ended_at)}, took {length_text(run.duration_ms)}"),
-            ("attempt", run.attempt),
+            ("ended", run.ended_at and local_time(run.ended_at) + _took(run)),
+            ("attempt", run.attempt or None),
+            ("next attempt", run.ready_at and local_time(run.ready_at) if run.waits and run.attempt else None),
             ("executor", run.executor),
             ("error", run.error),
             ("fingerprint", run.fingerprint),
@@ -179,6 +188,16 @@ def run_details(run: RunDetailView) -> None:
             if one.late is not None:
                 came = f"try {one.attempt} came to {one.late.state} at {local_time(one.late.at)}"
                 _console().print(f"{came}: too late, the run had been given to another", highlight=False)
+
+
+def _took(run: RunDetailView) -> str:
+    return "" if run.duration_ms is None else f", took {length_text(run.duration_ms)}"
+
+
+def _overlap_text(job: JobView) -> str | None:
+    most = f", at most {job.overlap_max} waiting" if job.overlap == "queue_all" and job.overlap_max else ""
+    next_due = f"; {job.on_next_due} a run between two tries" if job.on_next_due == "supersede" else ""
+    return job.overlap and f"{job.overlap}{most}{next_due}"
 
 
 def cluster_details(address: str, cluster: ClusterView) -> None:
@@ -395,9 +414,31 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
 def _changes(version: VersionView, before: dict[str, Any] | None) -> str:
     if before is None:  # the first version, or the oldest that was asked for
         return "created" if version.version == 1 else "-"
-    after = version.definition
-    changed = [key for key in {**before, **after} if after.get(key) != before.get(key)]
-    return ", ".join(changed) or "nothing"
+    return ", ".join(_changed(before, version.definition)) or "nothing"
+
+
+_STORED_NAMES: Final = {
+    "rate": "rate_limit",
+    "queue_timeout_seconds": "queue_timeout",
+    "deadline_seconds": "deadline",
+    "kill_on_disconnect": "on_disconnect",
+    "timeout_seconds": "timeout",
+}
+"""Fields that are stored under another name than people know."""
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The names of the fields that differ; of a policy, of what is in it."""
+    named: list[str] = []
+    for key in {**before, **after}:
+        old, new = before.get(key), after.get(key)
+        if old == new:
+            continue
+        if key == "policy":
+            named += _changed(old or {}, new or {})
+        else:
+            named.append(_STORED_NAMES.get(key, key))
+    return named
 
 
 def _counts(counts: dict[str, int]) -> str:

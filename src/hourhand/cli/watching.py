@@ -83,6 +83,6 @@ def _print_result(run: "RunDetailView") -> None:
 
 
 def _failure(run: "RunDetailView") -> str:
-    why = f" ({run.reason})" if run.reason else ""
+    why = f" ({run.reason})" if run.reason and run.reason != run.status else ""
     said = (run.error or "").strip().partition("\n")[0]
     return f"run {run.run_id} ended as {run.status}{why}{': ' if said else ''}{said}"

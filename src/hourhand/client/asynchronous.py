@@ -42,7 +42,9 @@ class AsyncClient:
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
-    async def create_job(self, *, idempotency_key: str | UnsetType | None = UNSET, **fields: Any) -> views.JobView:
+    async def create_job(
+        self, *, idempotency_key: str | UnsetType | None = UNSET, **fields: Any
+    ) -> views.CreatedJobView:
         """Fields as in the API: name, kind, payload, schedule, zone, queue, priority, ...
 
         Sent again for a while when the answer is lost, and yet carried out once: the server knows it by its key, which
@@ -82,10 +84,14 @@ class AsyncClient:
         return await self.send(calls.resume_job(job_id))
 
     async def run_job(
-        self, job_id: Identity, payload: Mapping[str, Any] | None = None, note: str | None = None
+        self,
+        job_id: Identity,
+        payload: Mapping[str, Any] | None = None,
+        note: str | None = None,
+        overlap: str | None = None,
     ) -> UUID:
-        """Runs a job now; `payload` replaces the job's own for this run. Gives the id of the run."""
-        return await self.send(calls.run_job(job_id, payload, note))
+        """Runs a job now; `payload` and `overlap` replace the job's own for this run. Gives the id of the run."""
+        return await self.send(calls.run_job(job_id, payload, note, overlap))
 
     async def job_status(self, job_id: Identity) -> views.JobStatusView:
         return await self.send(calls.job_status(job_id))

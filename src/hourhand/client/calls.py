@@ -5,7 +5,7 @@ No input or output happens here. A `Call` is carried by either client; the readi
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from uuid import UUID
 
 import httpx
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from hourhand.client import views
 from hourhand.client.problems import problem_of, unreadable
@@ -28,6 +28,7 @@ NDJSON_FROM: Final = 1000
 
 BASE: Final = "/api/v1"
 KEY_HEADER: Final = "Idempotency-Key"
+REPLAY_HEADER: Final = "Idempotent-Replay"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -39,6 +40,8 @@ class Call(Generic[T]):
     params: Mapping[str, str | list[str]] = field(default_factory=dict)
     content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    replayed: Callable[[T], T] | None = None
+    """What becomes of an answer that the server had given before."""
 
     @property
     def is_keyed(self) -> bool:
@@ -52,9 +55,10 @@ class Call(Generic[T]):
         if not response.is_success:
             raise unreadable(response, f"{response.status_code} {response.reason_phrase}")
         try:
-            return self.read(response.content)
+            answer = self.read(response.content)
         except msgspec.MsgspecError as error:
             raise unreadable(response, str(error)) from error
+        return answer if self.replayed is None or REPLAY_HEADER not in response.headers else self.replayed(answer)
 
 
 class _JobIds(msgspec.Struct):
@@ -86,6 +90,7 @@ def _reader(kind: type[T]) -> Callable[[bytes], T]:
 
 
 _job = _reader(views.JobView)
+_created_job = _reader(views.CreatedJobView)
 _job_ids = _reader(_JobIds)
 _job_page = _reader(views.JobPage)
 _job_status = _reader(views.JobStatusView)
@@ -122,8 +127,9 @@ def submission_key(given: str | UnsetType | None) -> str | None:
     return given
 
 
-def create_job(fields: Mapping[str, Any], key: str | None) -> Call[views.JobView]:
-    return _sending("POST", "/jobs", _job, fields, _key_header(key))
+def create_job(fields: Mapping[str, Any], key: str | None) -> Call[views.CreatedJobView]:
+    call = _sending("POST", "/jobs", _created_job, fields, _key_header(key))
+    return replace(call, replayed=lambda job: structs.replace(job, replayed=True))
 
 
 def create_jobs(requests: Sequence[Mapping[str, Any]], key: str | None) -> Call[list[UUID]]:
@@ -165,8 +171,10 @@ def resume_job(job_id: Identity) -> Call[views.ChangeView]:
     return Call("POST", _job_path(job_id, "/resume"), _change)
 
 
-def run_job(job_id: Identity, payload: Mapping[str, Any] | None, note: str | None) -> Call[UUID]:
-    fields = {name: value for name, value in (("payload", payload), ("note", note)) if value is not None}
+def run_job(
+    job_id: Identity, payload: Mapping[str, Any] | None, note: str | None, overlap: str | None = None
+) -> Call[UUID]:
+    fields = _given({"payload": payload, "note": note, "overlap": overlap})
     return _sending("POST", _job_path(job_id, "/run"), lambda body: _run_id(body).run_id, fields)
 
 

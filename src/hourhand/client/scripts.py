@@ -168,12 +168,16 @@ def wait_while_waiting(
 
 
 def wait_until_drained(node_id: int) -> Script[views.NodeDetailView]:
-    """Until a node that was told to drain has nothing left, or has ended."""
+    """Until a node that was told to drain has nothing left, or has ended; or is a scheduler that nobody can relieve."""
     rhythm = _Rhythm()
     while True:
         node: views.NodeDetailView = yield from _patiently(calls.get_node(node_id), rhythm)
         if node.state == NodeState.DRAINED or not node.is_present or node.orders != Orders.DRAIN:
             return node
+        if node.shards:
+            others: list[views.NodeDetailView] = yield from _patiently(calls.nodes(), rhythm)
+            if not any(each.role == node.role and each.state == NodeState.WORKING for each in others):
+                return node
         yield rhythm.pause()
 
 

@@ -63,6 +63,11 @@ class JobView(msgspec.Struct, kw_only=True):
         return self.status in _FINAL_JOB_WORDS
 
 
+class CreatedJobView(JobView, kw_only=True):
+    replayed: bool = False
+    """True when an earlier request with the same idempotency key had created it."""
+
+
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID

@@ -11,10 +11,11 @@ is cut, which takes no time, and the server ends what it was doing for it when i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 import asyncpg
 
@@ -22,9 +23,20 @@ from hourhand.database.queries import Query
 from hourhand.database.servers import CONNECTION_FAULTS, Connection, Servers
 from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable
 
-__all__ = ["CONNECTION_FAULTS", "PING_SECONDS", "Connection", "Database", "DatabaseSettings", "Listener", "Record"]
+__all__ = [
+    "CONNECTION_FAULTS",
+    "PING_SECONDS",
+    "Connection",
+    "Database",
+    "DatabaseSettings",
+    "Listener",
+    "Record",
+    "tried_twice",
+]
 
 Record = asyncpg.Record
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 VERSION_MIN = 150000
 CLOSE_SECONDS_MAX: Final = 5.0
@@ -35,6 +47,7 @@ NOTICE_MILLISECONDS: Final = 2000
 _MILLISECONDS_MOST: Final = 2**31 - 1
 PING_SECONDS: Final = 10.0
 PING_ANSWER_SECONDS_MAX: Final = 5.0
+_IN_EACH_OTHERS_WAY: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,22 @@ class DatabaseSettings:
     loop_seconds_max: float = 10.0
     """The same for what schedulers and executors do all the time: plan, claim, record. Shorter, because nothing else
     notices a connection that has died without a word. Renewals of leases get a third of their lease."""
+
+
+def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """For what does all it does in one statement or transaction. When two stand in each other's way, PostgreSQL takes
+    one of them back: that one is done once more, and told as DatabaseUnavailable when it meets the same again."""
+
+    @wraps(work)
+    async def twice(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with suppress(*_IN_EACH_OTHERS_WAY):
+            return await work(*args, **kwargs)
+        try:
+            return await work(*args, **kwargs)
+        except _IN_EACH_OTHERS_WAY as fault:
+            raise DatabaseUnavailable(f"others write the same rows at the same moment: {fault}") from fault
+
+    return twice
 
 
 class _Connection(Connection):
@@ -201,6 +230,7 @@ class Database:
             with suppress(*CONNECTION_FAULTS):
                 await self._pool.release(db, timeout=CLOSE_SECONDS_MAX)  # type: ignore[arg-type]
 
+    @tried_twice
     async def fetch(self, query: Query, **values: Any) -> list[Record]:
         async with self.connection() as db:
             return await self.fetch_on(db, query, **values)

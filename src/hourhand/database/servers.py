@@ -5,7 +5,8 @@ of the time, because one that has died without a word would otherwise use up the
 answer is tried last the next time, so that only the first connection after a fail-over has to wait.
 """
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -28,6 +29,10 @@ CONNECTION_FAULTS = (
     asyncpg.InternalClientError,
 )
 """What a caller meets while the database is away, is replaced, or has just come back. All mean: try again later."""
+
+
+# By hand, because Python's own reader refuses a bracketed address among several hosts, in some versions.
+_IN_FRONT: Final = re.compile(r"([a-z]+://(?:[^/?#]*@)?)(?P<hosts>[^/?#@]*)(.*)", re.DOTALL)
 
 
 class Servers:
@@ -63,14 +68,15 @@ class Servers:
 
 def servers_of(url: str) -> list[str]:
     """One URL for each server that the given one names."""
+    named_in_front = _IN_FRONT.fullmatch(url)
+    if named_in_front is not None and "," in named_in_front["hosts"]:
+        before, hosts, after = named_in_front.groups()
+        return [f"{before}{host}{after}" for host in hosts.split(",")]
     try:
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:  # the driver says better what is wrong with it
         return [url]
-    user, at, hosts = parts.netloc.rpartition("@")
-    if "," in hosts:
-        return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
     named = dict(query)
     named_hosts, ports = named.get("host", "").split(","), named.get("port", "").split(",")
     if len(named_hosts) == 1:

@@ -9,7 +9,7 @@ from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
 from hourhand.executor.recorder import Recorder
 from hourhand.executor.transactions import Transactions
-from hourhand.model.outcome import Failed, Interrupted, Lost, Outcome, TimedOut
+from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
 from hourhand.model.run import Claim
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
@@ -17,10 +17,11 @@ from hourhand.runtime.clock import DatabaseClock
 
 
 class _Running:
-    __slots__ = ("begun", "claim", "outcome_when_stopped", "recorded", "started_at", "task", "timer")
+    __slots__ = ("begun", "careful", "claim", "outcome_when_stopped", "recorded", "started_at", "task", "timer")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.careful = claim.careful
         self.begun = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -71,8 +72,8 @@ class Attempts:
             running.timer = asyncio.get_running_loop().call_later(wait + 0.0005, self._start_when_due, running)
             return
         running.timer = None
-        if running.claim.careful and not self.lease_is_sure():
-            self._end(running, Interrupted(), self._clock.now())
+        if running.careful and not self.lease_is_sure():
+            self._end(running, Interrupted(lease_unsure=True), self._clock.now())
             return
         running.started_at = self._clock.now()
         running.task = asyncio.create_task(self._attempt(running))
@@ -93,15 +94,21 @@ class Attempts:
                     self._end(running, outcome, self._clock.now())
         return True
 
-    def stop_all(self) -> None:
+    def stop_all(self, lease_unsure: bool = False) -> None:
         for run_id, fence in list(self._in_hand):
-            self.stop(run_id, fence, Interrupted())
+            self.stop(run_id, fence, Interrupted(lease_unsure))
+
+    def make_careful(self, run_id: UUID, fence: int) -> None:
+        """The run has got a place in a gate after its claim: from now on it needs the lease."""
+        running = self._in_hand.get((run_id, fence))
+        if running is not None:
+            running.careful = True
 
     def end_careful(self) -> int:
         """Ends by force what must not go on without a lease; how many attempts that were. Call it until none is."""
-        careful = [running for running in self._in_hand.values() if running.claim.careful]
+        careful = [running for running in self._in_hand.values() if running.careful]
         for running in careful:
-            self._end_by_force(running, Lost() if running.claim.at_most_once else Interrupted())
+            self._end_by_force(running, Interrupted(lease_unsure=True))
         return len(careful)
 
     def end_all(self) -> int:

@@ -50,9 +50,10 @@ class Duty:
         """Others have got the runs of the old number; going on with them here would only double their effects."""
         self._is_letting_go = True
         self._decide()
-        self._attempts.stop_all()
+        self._attempts.stop_all(lease_unsure=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._end_seconds_max):
+                await self._receiver.claims_answered()
                 while self._attempts.end_all():  # noqa: ASYNC110 - no grace: another may be at the same work already
                     await asyncio.sleep(FORCE_SECONDS)
                 await self._attempts.all_ended()
@@ -87,8 +88,17 @@ class Duty:
     async def _drain(self) -> None:
         self._attempts.give_back_unstarted()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._attempts.all_ended(), self._stop_seconds)
+            await asyncio.wait_for(self._all_ended(), self._stop_seconds)
         self._attempts.stop_all()
+        # A claim that was slower than all that: what it brings has no time left.
+        await self._receiver.claims_answered()
+        self._attempts.stop_all()
+
+    async def _all_ended(self) -> None:
+        """Also what a claim brings that was under way when the orders came."""
+        await self._receiver.claims_answered()
+        self._attempts.give_back_unstarted()
+        await self._attempts.all_ended()
 
     async def _ended_or(self, urged: asyncio.Event, seconds: float) -> None:
         waits = [asyncio.ensure_future(self._attempts.all_ended()), asyncio.ensure_future(urged.wait())]

@@ -106,7 +106,9 @@ class Executor:
         if fault := await asyncio.to_thread(self._journal.fault):
             emit(Event.JOURNAL_UNUSABLE, error=fault)
         for orphan in await asyncio.to_thread(lambda: list(self._journal.orphans())):
-            await self.recorder.deliver(orphan.entries)
+            if not await self.recorder.deliver(orphan.entries):
+                orphan.release()  # left for the next executor that starts here
+                continue
             await asyncio.to_thread(orphan.remove)
             emit(Event.OUTCOMES_ADOPTED, outcomes=len(orphan.entries), unreadable=orphan.unreadable)
 

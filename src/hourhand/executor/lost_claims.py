@@ -1,4 +1,7 @@
-"""Gives back runs that were claimed for this executor without its knowing.
+"""Compares what the database says this executor holds with what it knows of.
+
+Gives back runs that were claimed for it without its knowing, and learns which runs got a place in a gate after their
+claim, because somebody set a limit meanwhile: those end like all gated ones when the lease is in doubt.
 
 When a connection breaks after a claim was committed and before its answer arrived, the rows carry the number of a
 living executor, and nobody else will touch them. What the database says this executor holds, and it neither runs nor
@@ -52,6 +55,9 @@ class LostClaims:
 
     async def run_once(self) -> float | None:
         held = await self._live_runs.held_by([self._executor_id()], LOOK_MAX)
+        for run in held:
+            if run.gated:
+                self._attempts.make_careful(run.run_id, run.fence)
         unwritten = self._recorder.unwritten()
         unknown = {
             (run.run_id, run.fence): run

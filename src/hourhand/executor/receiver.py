@@ -5,6 +5,7 @@ what has to pass gates is claimed when it is due, not before. Between looks it s
 somebody says that there is work, or the poll interval is over: the last is the truth, the others shorten it.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,7 +18,6 @@ from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
-
 
 LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
@@ -55,6 +55,8 @@ class Receiver:
         self.claims_begun = self.claims_ended = 0
         """Claims asked for, one after the other, and those that were answered or given up. Between the two the database
         may know of claims that this executor does not."""
+        self._none_under_way = asyncio.Event()
+        self._none_under_way.set()
         self.claiming = True
         """False while stopping: nothing new is taken."""
         self.claiming_carefully = True
@@ -69,6 +71,10 @@ class Receiver:
             if lane.needs in self._offers and not lane.held and (lane.queue in queues or "*" in queues)
         }
         return None
+
+    async def claims_answered(self) -> None:
+        """Returns when no claim is under way, and what they brought is started. For when nothing new is taken."""
+        await self._none_under_way.wait()
 
     async def run_once(self) -> float | None:
         """Claims what is due and there is room for; says how long it may sleep."""
@@ -114,17 +120,20 @@ class Receiver:
 
     async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed:
         """Claims and starts what it can get, all of plain lanes or all of lanes with gates."""
-        if not wishes:
-            return Claimed([])
+        claimed, node_id = Claimed([]), self._executor_id()
+        if not wishes or not self.claiming or not node_id:  # orders may have come since the look
+            return claimed
         # Reserved before asking, given back for what did not come: two claims under way never overbook.
         places = sum({wish.share: wish.limit for wish in wishes}.values())
         self._capacity.take(slot_class, places)
-        claimed, node_id = Claimed([]), self._executor_id()
         self.claims_begun += 1
+        self._none_under_way.clear()
         try:
-            claimed = await self._ask_store(wishes)
+            claimed = await self._ask_store(node_id, wishes)
         finally:
             self.claims_ended += 1
+            if self.claims_ended == self.claims_begun:
+                self._none_under_way.set()
             for _ in range(places - len(claimed.claims)):
                 self._capacity.give_back(slot_class)
         if node_id != self._executor_id():  # held for dead meanwhile: others return these runs
@@ -135,11 +144,11 @@ class Receiver:
             self._start(one)
         return claimed
 
-    async def _ask_store(self, wishes: Sequence[Wish]) -> Claimed:
+    async def _ask_store(self, node_id: int, wishes: Sequence[Wish]) -> Claimed:
         now = self._clock.now()
         if self.lanes[wishes[0].head.lane_id].careful:
-            return await self._live_runs.claim_carefully(self._executor_id(), wishes, now)
-        return await self._live_runs.claim_runs(self._executor_id(), wishes, now, now + self._ahead)
+            return await self._live_runs.claim_carefully(node_id, wishes, now)
+        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead)
 
     def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""

@@ -3,6 +3,9 @@
 A run that starts and ends between two writes costs one, not two. Log lines are stored before the end of their run, so
 whoever sees the end can read the whole log. While the database is away everything waits here and is delivered,
 under its fence, when it is back; outcomes are kept in the journal meanwhile, so that they survive the executor too.
+
+An outcome that cannot be stored because of what is in it ends its run as failed. No other fault may change what an
+attempt said: it is said again, less and less often, until the database takes it, and holds up no other outcome.
 """
 
 import asyncio
@@ -30,13 +33,22 @@ START_AFTER_SECONDS = 0.1
 LOG_FLUSH_SECONDS = 0.2
 LOG_CHARS_WAITING_MAX = 16 * 1024 * 1024
 """How much text may wait here for the database; beyond it attempts leave out the middle of what they say."""
+ASIDE_SECONDS_MIN = 0.1
+ASIDE_SECONDS_MAX = 5.0
+"""How long an outcome is put aside that the database does not take, although it takes others."""
 KEEP_AFTER_SECONDS = 2.0
 """A write that takes longer may not come through: what waits for it goes into the journal."""
 _ATTEMPT_STATES: Final[Mapping[Reason | None, RunState]] = {
     Reason.TIMEOUT: RunState.TIMED_OUT,
     Reason.SHUTDOWN: RunState.LOST,
+    Reason.LEASE_UNSURE: RunState.LOST,
     Reason.SNOOZED: RunState.SKIPPED,
 }
+_Key = tuple[UUID, int]
+_UNSTORABLE: Final = ("22", "23", "54")
+"""Classes of SQLSTATEs that an outcome itself is the cause of: its data, a constraint, a limit of what is stored."""
+_PASSING: Final = ("40", "53", "55", "57", "58")
+"""Those that no outcome is the cause of, such as deadlocks: taking a batch apart would only make more of them."""
 
 
 class _Ended(NamedTuple):
@@ -63,6 +75,9 @@ class Recorder:
         self._ended: list[_Ended] = []
         self._delivered = 0
         """How many outcomes were taken by the database: the number of the first one that waits."""
+        self._aside = 0
+        """How many of those that wait, the first ones, were not taken although others were."""
+        self._aside_until = self._aside_seconds = 0.0
         self._is_away = False
         self.late_outcomes = 0
         """How many came after the right to say them had passed to others."""
@@ -142,10 +157,13 @@ class Recorder:
             self._keeper.keep(self._waiting_from)
             await self._keeper.kept()
 
-    async def deliver(self, entries: Sequence[Entry]) -> None:
-        """Writes outcomes that others could not deliver."""
+    async def deliver(self, entries: Sequence[Entry]) -> bool:
+        """Writes outcomes that others could not deliver; whether the database took them all."""
+        untaken: dict[_Key, Exception] = {}
         for begin in range(0, len(entries), BATCH_MAX):
-            await self._write_ends_apart(entries[begin : begin + BATCH_MAX])
+            untaken |= await self._write_ends_apart(entries[begin : begin + BATCH_MAX])
+        _tell_untaken(untaken)
+        return not untaken
 
     async def run_once(self) -> float | None:
         """Writes logs, then ends, then starts of what is still running."""
@@ -158,29 +176,59 @@ class Recorder:
         finally:
             slow.cancel()
         self._is_away = False
-        if self._keeper is not None:
+        if self._keeper is not None and not self._aside:  # else the journal is still needed
             self._keeper.delivered(self._delivered)
         return again
 
     async def _write(self) -> float | None:
-        batch = self._ended[:BATCH_MAX]
+        begin = 0 if _monotonic() >= self._aside_until else self._aside
+        batch = self._ended[begin : begin + BATCH_MAX]
         await self._write_logs()
         if batch:
-            entries = [self._settled(ended) for ended in batch]
-            await self._write_ends_apart(entries)
-            del self._ended[: len(batch)]
-            self._delivered += len(batch)
-            _tell_failures(batch, entries)
+            await self._write_batch(begin, batch)
         await self._write_starts()
-        if self._ended:
+        if len(self._ended) > self._aside:
             return 0
+        if self._aside:
+            return max(self._aside_until - _monotonic(), 0.0)
         if not self._chunks:
             self._idle.set()
         return None
 
+    async def _write_batch(self, begin: int, batch: Sequence[_Ended]) -> None:
+        entries = [self._settled(ended) for ended in batch]
+        untaken = await self._write_ends_apart(entries)
+        fault = next(iter(untaken.values()), None)
+        if fault is not None and len(untaken) == len(batch) and _is_passing(fault):
+            self._keep_waiting()
+            raise fault
+        left = [ended for ended in batch if _key(ended.claim) in untaken]
+        self._ended[begin : begin + len(batch)] = left
+        # Those that are left count as later ones now: at worst the journal has them twice.
+        self._delivered += len(batch) - len(left)
+        _tell_failures([pair for pair in zip(batch, entries, strict=True) if _key(pair[1]) not in untaken])
+        self._put_aside(begin + len(left), len(left))
+        _tell_untaken(untaken)
+        if fault is not None and len(left) == len(batch):
+            raise fault
+
+    def _put_aside(self, aside: int, failed: int) -> None:
+        """The first `aside` outcomes that wait do so for a time of their own, which grows while they fail."""
+        if failed:
+            self._aside_seconds = min(max(2 * self._aside_seconds, ASIDE_SECONDS_MIN), ASIDE_SECONDS_MAX)
+            self._aside_until = _monotonic() + self._aside_seconds
+        elif not aside:
+            self._aside_seconds = self._aside_until = 0.0
+        is_more, self._aside = aside > self._aside, aside
+        if is_more:
+            self._keep_waiting()
+
     def _keep(self) -> None:
         """The database does not take outcomes now."""
         self._is_away = True
+        self._keep_waiting()
+
+    def _keep_waiting(self) -> None:
         if self._keeper is not None and self._ended:
             self._keeper.keep(self._waiting_from)
 
@@ -215,17 +263,21 @@ class Recorder:
                 raise
             self._log_chars -= sum(len(line) for chunk in chunks for line in chunk.lines)
 
-    async def _write_ends_apart(self, batch: Sequence[Entry]) -> None:
+    async def _write_ends_apart(self, batch: Sequence[Entry], as_they_are: bool = True) -> "dict[_Key, Exception]":
+        """Writes what the database takes. Answers what it did not take, and why."""
         try:
             await self._write_ends(batch)
         except DatabaseUnavailable:
             raise
-        except Exception as fault:  # something in it cannot be stored; the others must not wait for it
-            if len(batch) > 1:
-                for entry in batch:
-                    await self._write_ends_apart([entry])
-                return
-            await self._write_ends([_as_unstorable(batch[0], fault)])
+        except Exception as fault:  # one of them may be the cause; the others must not wait for it
+            if len(batch) > 1 and not _is_passing(fault):
+                middle = len(batch) // 2
+                untaken = await self._write_ends_apart(batch[:middle])
+                return untaken | await self._write_ends_apart(batch[middle:])
+            if as_they_are and _lies_in_the_data(fault):
+                return await self._write_ends_apart([_as_unstorable(batch[0], fault)], as_they_are=False)
+            return {_key(entry): fault for entry in batch}
+        return {}
 
     async def _write_ends(self, batch: Sequence[Entry]) -> None:
         finishes = [entry for entry in batch if isinstance(entry, Finish)]
@@ -326,8 +378,39 @@ def _as_cancelled(requeue: Requeue) -> Finish:
     )
 
 
-def _tell_failures(batch: Sequence[_Ended], entries: Sequence[Entry]) -> None:
-    for ended, entry in zip(batch, entries, strict=True):
+def _key(one: Claim | Entry) -> _Key:
+    return one.run_id, one.fence
+
+
+def _lies_in_the_data(fault: Exception) -> bool:
+    # The last two are what encoding says of numbers that are too large, and of values that hold one another too deep.
+    return _state_class(fault) in _UNSTORABLE or isinstance(
+        fault, ValueError | TypeError | OverflowError | RecursionError
+    )
+
+
+def _is_passing(fault: Exception) -> bool:
+    return _state_class(fault) in _PASSING
+
+
+def _state_class(fault: Exception) -> str:
+    return (getattr(fault, "sqlstate", None) or "")[:2]
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _tell_untaken(untaken: Mapping[_Key, Exception]) -> None:
+    if untaken:
+        fault = next(iter(untaken.values()))
+        run_ids = [str(run_id) for run_id, _ in [*untaken][:5]]
+        error = f"{type(fault).__name__}: {fault}"
+        emit(Event.OUTCOMES_UNTAKEN, count=len(untaken), run_ids=run_ids, error=error)
+
+
+def _tell_failures(written: Sequence[tuple[_Ended, Entry]]) -> None:
+    for ended, entry in written:
         if isinstance(entry, Requeue) and entry.reason != Reason.SNOOZED.value:
             run_id, attempt = str(entry.run_id), ended.claim.attempt
             emit(Event.ATTEMPT_FAILED, run_id=run_id, attempt=attempt, reason=entry.reason)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from hourhand.executor.recorder import Recorder
-from hourhand.model.errors import CommitUnknown, DatabaseUnavailable, RunTaken
+from hourhand.model.errors import CommitUnknown, DatabaseUnavailable, RunTaken, TransactionLost
 from hourhand.model.run import Claim
 from hourhand.model.states import RunState
 from hourhand.ports.stores import CompletionStore, Finish, OpenCompletion
@@ -79,6 +79,8 @@ class RunTransaction:
         try:
             if error is None:
                 await self._complete(self._open)
+            elif self._open.is_lost_by(error):
+                raise TransactionLost from error
         finally:
             try:
                 await _to_the_end(self._open.close())

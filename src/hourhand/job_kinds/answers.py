@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter, Snooze
+from hourhand.model.errors import DatabaseUnavailable, HourhandError
 from hourhand.model.outcome import NOTHING_SAID, Failed, Snoozed, Succeeded, clipped
 from hourhand.model.retry import ASKED_FOR_NO_RETRY, ASKED_FOR_RETRY, exception_tags
 from hourhand.model.settle import SNOOZE_MAX
@@ -21,6 +22,7 @@ RESULT_BYTES_MAX: Final = 256 * 1024
 """The usual outcome of a handler: it ended well and returned nothing."""
 
 _FRAMES_MAX: Final = 6
+_US: Final = __name__.partition(".")[0] + "."
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -71,6 +73,9 @@ def outcome_raised(error: BaseException) -> Failed | Snoozed:
         case RetryAfter():
             tags = (ASKED_FOR_RETRY, *exception_tags(type(error).__mro__))
             return Failed(Reason.EXCEPTION, clipped(_described(error)), True, error.seconds, tags=tags)
+        case DatabaseUnavailable():
+            tags = exception_tags(type(error).__mro__)
+            return Failed(Reason.CONNECTION, clipped(_described(error)), tags=tags)
         case _:
             tags = exception_tags(type(error).__mro__)
             return Failed(Reason.EXCEPTION, clipped(_described(error)), tags=tags)
@@ -79,12 +84,24 @@ def outcome_raised(error: BaseException) -> Failed | Snoozed:
 def _described(error: BaseException) -> str:
     """The exception's own line first, because lists show only that; then where it came from."""
     said = "".join(traceback.format_exception_only(error)).strip()
-    if isinstance(error, NoRetry | RetryAfter):  # our own words: the handler's message is what matters
+    if isinstance(error, NoRetry | RetryAfter | DatabaseUnavailable):  # our own classes: the message is what matters
         said = str(error) or type(error).__name__
     if error.__cause__ is not None:
         said += f"\ncaused by {''.join(traceback.format_exception_only(error.__cause__)).strip()}"
-    frames = traceback.format_tb(_of_the_handler(error.__traceback__), limit=-_FRAMES_MAX)
-    return f"{said}\n{''.join(frames)}".rstrip()
+    trace = _of_the_handler(error.__traceback__)
+    frames = _above_us(trace) if isinstance(error, HourhandError) else traceback.extract_tb(trace, -_FRAMES_MAX)
+    return f"{said}\n{''.join(traceback.format_list(frames))}".rstrip()
+
+
+def _above_us(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    """The frames before those that raised it: what we raise on purpose says itself what happened."""
+    handlers = 0
+    for frame, _ in traceback.walk_tb(trace):
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(_US) and not module.endswith(".samples"):
+            break
+        handlers += 1
+    return traceback.extract_tb(trace)[:handlers][-_FRAMES_MAX:]
 
 
 def _of_the_handler(trace: TracebackType | None) -> TracebackType | None:

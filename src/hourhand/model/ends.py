@@ -22,12 +22,12 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.CONNECTION: End("no answer came from the address", "check that it can be reached from the executors"),
     Reason.TIMEOUT: End("an attempt took longer than the job's timeout", "make it quicker, or raise timeout"),
     Reason.DEADLINE: End(
-        "all attempts and the waiting together took longer than the job's deadline",
-        "find out what it waited for, or raise deadline",
+        "it did not end within the job's deadline, which counts waiting and all attempts from its due time on",
+        "see how its time was spent (hourhand run get {run_id}), or raise deadline",
     ),
     Reason.QUEUE_TIMEOUT: End(
-        "it waited longer for its start than the job's queue_timeout",
-        "add executors, loosen the limit it waited for, or raise queue_timeout",
+        "it could not start within the job's queue_timeout",
+        "see whether something holds up others too (hourhand queue list, hourhand node list), or raise queue_timeout",
     ),
     Reason.NOT_STARTED: End("the program could not be started", "see whether it exists on the executors"),
     Reason.BAD_ARGUMENTS: End("the payload does not fit the handler", "correct it: hourhand job update {job_id}"),
@@ -37,6 +37,10 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.EXECUTOR_LOST: End("its executor stopped answering", _AGAIN),
     Reason.CLAIM_LOST: End("the answer to its claim was lost on the way", _AGAIN),
     Reason.SHUTDOWN: End("its executor was stopping", _AGAIN),
+    Reason.LEASE_UNSURE: End(
+        "its executor could not renew its lease and ended it before another might have run it as well",
+        "see why the executor did not reach the database in time",
+    ),
     Reason.POISON: End(
         "it was lost together with its executor again and again, and may be what kills executors: it is in quarantine",
         "find out what it does to them before you release it: hourhand run retry {run_id}",
@@ -54,7 +58,7 @@ REASONS: Final[Mapping[Reason, End]] = {
 }
 
 _STATES: Final[Mapping[RunState, End]] = {
-    RunState.SUCCEEDED: End("it succeeded"),
+    RunState.SUCCEEDED: End(""),  # the word says it all
     RunState.FAILED: End("its last attempt failed", _LOGS),
     RunState.TIMED_OUT: End("it took too long"),
     RunState.LOST: End(

@@ -6,7 +6,7 @@ HTTP status and exit code are not decided here; the edges map classes to them in
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -33,9 +33,12 @@ class Fault:
     message: str
     hint: str | None = None
     allowed: Sequence[str] | None = None
+    beside: str | None = None
+    """Another field by which this one was judged: where that is refused too, this fault means nothing."""
 
     def under(self, prefix: str) -> "Fault":
-        return Fault(prefix + self.pointer, self.code, self.message, self.hint, self.allowed)
+        beside = None if self.beside is None else prefix + self.beside
+        return replace(self, pointer=prefix + self.pointer, beside=beside)
 
 
 class InvalidFields(RequestError):
@@ -157,6 +160,13 @@ class DatabaseUnavailable(WorldError):
 
 class CommitUnknown(DatabaseUnavailable):
     """The connection broke during a commit: it may have happened."""
+
+
+class TransactionLost(DatabaseUnavailable):
+    """Raised at the end of `ctx.transaction()`: its connection broke before anything could be committed."""
+
+    def __init__(self) -> None:
+        super().__init__("the database connection was lost inside ctx.transaction(); nothing was committed")
 
 
 class DatabaseUnsuitable(WorldError):

@@ -17,7 +17,7 @@ from hourhand.model.gates import next_start
 from hourhand.model.node_state import NodeState
 from hourhand.model.policy import Rate, format_rate
 from hourhand.model.snapshot import AHEAD_MAX, Executor, GateFacts, Snapshot
-from hourhand.model.states import EXECUTING_STATES, JobState, RunState
+from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -168,11 +168,17 @@ def _look_at_executors(s: Snapshot) -> list[_Finding]:
     waits = f"waits for an executor that offers {s.needs}"
     if not s.executors:
         detail = f"needs {s.needs}: no executor is alive"
-        return [_held(GateName.EXECUTOR, detail, "waits for an executor: none is alive", advice="start an executor")]
+        advice = "start one: hourhand executor --database URL; hourhand up starts its own again by itself"
+        return [_held(GateName.EXECUTOR, detail, "waits for an executor: none is alive", advice=advice)]
     if not serving:
-        detail = f"no live executor serves queue {s.queue}; {_counted(s.executors, 'executor')} serve others"
+        serve = "serves" if len(s.executors) == 1 else "serve"
+        detail = f"no live executor serves queue {s.queue}; {_counted(s.executors, 'executor')} {serve} others"
         summary = f"waits for an executor that serves queue {s.queue}"
-        return [_held(GateName.EXECUTOR, detail, summary, advice=f"hourhand executor --queue {s.queue}")]
+        advice = (
+            f"start one: hourhand executor --database URL --queue {s.queue}; "
+            f"or, with everything on one machine: HOURHAND_EXECUTOR_QUEUES='*' hourhand up"
+        )
+        return [_held(GateName.EXECUTOR, detail, summary, advice=advice)]
     elsewhere = [executor for executor in s.executors if s.needs in executor.facts.offers]
     hint = f"offered in other queues by {elsewhere[0].name}; " if elsewhere else _nearest(s.needs, serving)
     detail = (
@@ -183,9 +189,16 @@ def _look_at_executors(s: Snapshot) -> list[_Finding]:
 
 
 def _nearest(needs: str, executors: Sequence[Executor]) -> str:
-    offered = sorted({need for executor in executors for need in executor.facts.offers})
-    close = difflib.get_close_matches(needs, offered, n=2, cutoff=0.6)
-    return f"nearest: {', '.join(close)}; " if close else ""
+    """Offers of the same kind whose names are much alike. What all of a kind begin with does not make them so."""
+    kind, _, name = needs.rpartition(":")
+    offered = {
+        need.rpartition(":")[2]: need
+        for executor in executors
+        for need in sorted(executor.facts.offers)
+        if need.rpartition(":")[0] == kind
+    }
+    close = difflib.get_close_matches(name, sorted(offered), n=2, cutoff=0.75)
+    return f"nearest: {', '.join(offered[each] for each in close)}; " if close else ""
 
 
 def _look_at_slots(s: Snapshot) -> list[_Finding]:
@@ -212,7 +225,22 @@ def _look_at_slots(s: Snapshot) -> list[_Finding]:
         detail = f"{who} full: {used} of {total} slots"
         advice = "start another executor, or give this one more slots"
         return [_held(GateName.SLOT, detail, f"waits for a free slot: {detail}", advice=advice)]
-    return [_open(GateName.SLOT, f"{total - used} of {total} slots are free on {_counted(working, 'executor')}")]
+    free = f"{total - used} of {total} slots are free on {_counted(working, 'executor')}"
+    troubles = [_trouble(s, executor) for executor in working]
+    if all(troubles):
+        told = "; ".join(filter(None, troubles))
+        return [_held(GateName.SLOT, f"{free}, but {told}", f"waits for an executor: {told}")]
+    return [_open(GateName.SLOT, free)]
+
+
+def _trouble(s: Snapshot, executor: Executor) -> str | None:
+    """Why somebody who is there and has room may take nothing all the same."""
+    silence = executor.silent_for(s.now)
+    if silence is not None:
+        return f"nothing was heard of {executor.name} for {_span(silence)}"
+    if executor.facts.late_loops:
+        return f"{executor.name} is late with its work ({', '.join(executor.facts.late_loops)})"
+    return None
 
 
 def _look_at_rates(s: Snapshot) -> list[_Finding]:
@@ -245,7 +273,8 @@ def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> _Finding:
     else:
         detail = told + _held_by(gate)
     article = "" if gate.kind == "key" else "the "
-    return _held(GateName.LIMIT, detail, f"waits for a slot of {article}{name}", gate_id=gate.gate_id)
+    line = f"; {_ahead(gate.ahead)} ahead of it" if gate.ahead and waits_here else ""
+    return _held(GateName.LIMIT, detail, f"waits for a slot of {article}{name}{line}", gate_id=gate.gate_id)
 
 
 def _held_by(gate: GateFacts) -> str:
@@ -257,6 +286,8 @@ def _held_by(gate: GateFacts) -> str:
 
 
 def _look_at_others(s: Snapshot) -> list[_Finding]:
+    if s.state is RunState.WAITING:  # it does not compete for slots yet, but stands in the line of its gate
+        return [_place_in_line(s, gate) for gate in s.gates if gate.gate_id == s.waits_on]
     competition = s.competition
     full = any(not finding.passage.passed for finding in _look_at_slots(s))
     findings = []
@@ -267,12 +298,21 @@ def _look_at_others(s: Snapshot) -> list[_Finding]:
         )
         findings.append(_Finding(Passage(GateName.SHARE, not full, detail), f"waits for its share: {detail}"))
     if competition.ahead:
-        count = f"more than {AHEAD_MAX}" if competition.ahead > AHEAD_MAX else str(competition.ahead)
-        detail = f"{count} of higher or equal priority ahead of it"
+        detail = f"{_ahead(competition.ahead)} of higher or equal priority ahead of it"
         findings.append(_Finding(Passage(GateName.PRIORITY, not full, detail), detail))
     else:
         findings.append(_open(GateName.PRIORITY, f"priority {s.priority}: no run is ahead"))
     return findings
+
+
+def _place_in_line(s: Snapshot, gate: GateFacts) -> _Finding:
+    place = f"{_ahead(gate.ahead)} ahead of it in the line" if gate.ahead else "it is the next in the line"
+    detail = f"priority {s.priority}: {place} for the {_limit_name(s, gate)}"
+    return _Finding(Passage(GateName.PRIORITY, not gate.ahead, detail), detail)
+
+
+def _ahead(count: int) -> str:
+    return f"more than {AHEAD_MAX}" if count > AHEAD_MAX else str(count)
 
 
 _LOOKS: Final[Sequence[Callable[[Snapshot], list[_Finding]]]] = (
@@ -328,14 +368,43 @@ def _silence(s: Snapshot) -> str:
 def _ended(s: Snapshot) -> Explanation:
     end = end_of(s.state, s.reason)
     when = f" at {_at(s.ended_at)}" if s.ended_at else ""
-    why = f" ({s.reason})" if s.reason else ""
+    why = f" ({s.reason})" if s.reason and s.reason != s.state.word else ""
+    meaning = "; ".join(filter(None, (end.meaning, _why_not_again(s))))
+    means = f": {meaning}" if meaning else ""
     tries = f" in attempt {s.attempt}" if s.attempt else ""
     first_line = (s.error or "").strip().partition("\n")[0][:200]
     said = f"; it said: {first_line}" if first_line else ""
-    summary = f"{s.state.word}{why}: {end.meaning}"
-    detail = f"{s.state.word}{when}{tries}{why}: {end.meaning}{said}"
+    summary = f"{s.state.word}{why}{means}"
+    detail = f"{s.state.word}{when}{tries}{why}{means}{said}"
     advice = None if end.advice is None else end.advice.format(run_id=s.run_id, job_id=s.job_id)
     return _explanation(s, summary, [Passage(GateName.ENDED, True, detail)], advice)
+
+
+_NOT_A_MATTER_OF_RETRIES: Final = (Reason.DEADLINE, Reason.QUEUE_TIMEOUT, Reason.POISON, Reason.SNOOZED)
+
+
+def _why_not_again(s: Snapshot) -> str:
+    """As far as it can be known afterwards: what exactly the attempt said of itself is not kept."""
+    failed = s.state in (RunState.FAILED, RunState.TIMED_OUT) and s.attempt and s.reason not in _NOT_A_MATTER_OF_RETRIES
+    retry = s.retry
+    if not failed or retry is None:
+        return ""
+    if s.at_most_once:
+        return "it may run at most once, so it was not tried again"
+    if not retry.max_retries:
+        return "its job has no retries"
+    if s.failures > retry.max_retries:
+        return "its only retry is used up" if retry.max_retries == 1 else f"all {retry.max_retries} retries are used up"
+    if retry.on and s.reason not in retry.on:
+        never = f" and never {', '.join(retry.never_on)}" if retry.never_on else ""
+        return f"its job retries only {', '.join(retry.on)}{never}"
+    if s.reason in retry.never_on:
+        return f"its job never retries {s.reason}"
+    if s.reason == Reason.EXCEPTION and not retry.never_on:
+        return "the job said that trying again cannot help"
+    if retry.never_on:
+        return f"its job never retries {', '.join(retry.never_on)}, nor what trying again cannot help"
+    return "trying again cannot help with such a failure"
 
 
 # --- words ------------------------------------------------------------------------------------------------

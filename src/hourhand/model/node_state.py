@@ -47,6 +47,8 @@ class NodeFacts:
     lease_seconds: float | None = None
     obeys: Orders = Orders.WORK
     """The orders it had heard of by then."""
+    late_loops: Sequence[str] = ()
+    """What of it had not come through for too long by then."""
 
     @property
     def slots_of_all(self) -> Slots:
@@ -71,11 +73,12 @@ def read_facts(facts: Mapping[str, Any]) -> NodeFacts:
         },
         lease_seconds=facts["lease_seconds"] if isinstance(facts.get("lease_seconds"), int | float) else None,
         obeys=Orders(facts["orders"]) if facts.get("orders") in list(Orders) else Orders.WORK,
+        late_loops=tuple(_words(facts.get("late_loops"))),
     )
 
 
 def node_state(
-    orders: Orders, facts: NodeFacts, lease_until: datetime, ended_at: datetime | None, now: datetime
+    orders: Orders, facts: NodeFacts, lease_until: datetime, ended_at: datetime | None, now: datetime, shards: int = 0
 ) -> NodeState:
     if ended_at is not None:  # whoever leaves ends its lease at the same moment
         return NodeState.LEFT if lease_until == ended_at else NodeState.DEAD
@@ -85,7 +88,7 @@ def node_state(
         case Orders.CORDON:
             return NodeState.CORDONED
         case Orders.DRAIN:
-            done = facts.obeys is Orders.DRAIN and facts.slots_of_all.used == 0
+            done = facts.obeys is Orders.DRAIN and facts.slots_of_all.used == 0 and not shards
             return NodeState.DRAINED if done else NodeState.DRAINING
         case Orders.WORK:
             return NodeState.WORKING

@@ -57,6 +57,9 @@ class Cancelled:
 class Interrupted:
     """The executor is stopping and gives the run back."""
 
+    lease_unsure: bool = False
+    """It does not stop, but cannot go on with the run: it was not sure of its lease any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lost:

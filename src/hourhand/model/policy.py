@@ -153,7 +153,19 @@ def concurrency_key(template: str, payload: Mapping[str, Any]) -> str:
             raise KeyFault(f"the payload's field {match[1]!r} must be a string or an integer")
         return str(value)
 
-    key = _FIELD.sub(value_of, template)
+    return _checked_key(_FIELD.sub(value_of, template))
+
+
+def check_template(template: str) -> None:
+    """What can be said of a key before there is a payload. Raises KeyFault."""
+    plain = _FIELD.sub("", template)
+    if "{" in plain or "}" in plain:
+        raise KeyFault("a brace has no other: fields of the payload are written like customer-{id}")
+    if not _FIELD.search(template):
+        _checked_key(template)
+
+
+def _checked_key(key: str) -> str:
     if not 1 <= len(key) <= KEY_CHARS_MAX or "\x00" in key:  # which PostgreSQL cannot store
         raise KeyFault(f"a key has 1 to {KEY_CHARS_MAX} characters, and not the character NUL")
     return key

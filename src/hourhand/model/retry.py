@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from signal import Signals
 from typing import Any, Final
 
 from hourhand.model.states import Reason
@@ -94,7 +95,6 @@ class EntryFault(ValueError):
 _CODE: Final = re.compile(r"(exit|http|signal):(.+)", re.S)
 _STATUS: Final = re.compile(r"[1-5](?:[0-9]{2}|xx)")
 _CLASS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
-_SIGNAL: Final = re.compile(r"SIG[A-Z0-9+-]{1,12}")
 _CLASS_CHARS_MAX: Final = 200
 _EXAMPLES: Final = "write for example exit:3, http:503, http:5xx, timeout, connection or ValueError"
 
@@ -119,10 +119,26 @@ def _coded(word: str, code: str) -> str:
         return f"exit:{int(code)}"
     if word == "http" and _STATUS.fullmatch(code.lower()):
         return f"http:{code.lower()}"
-    if word == "signal" and _SIGNAL.fullmatch(code.upper()):
+    if word == "signal" and code.upper() in Signals.__members__:
         return f"signal:{code.upper()}"
     limits = {"exit": "an exit code is 0 to 255", "http": "an HTTP status is 100 to 599, or 1xx to 5xx"}
-    raise EntryFault(f"{word}:{code[:40]}: {limits.get(word, 'a signal is named like SIGKILL')}")
+    raise EntryFault(f"{word}:{code[:40]}: {limits.get(word, 'there is no such signal; they are named like SIGKILL')}")
+
+
+def means_success(entry: str, payload: Mapping[str, Any]) -> bool:
+    """Whether such an end is none of a failure: by default exit code 0 and 2xx, else what the payload says."""
+    word, _, code = entry.partition(":")
+    if word == "exit":
+        return int(code) in _listed(payload, "ok_exit_codes", [0])
+    if word == "http":
+        good = _listed(payload, "expect_status", ["2xx"])
+        return code in good or (code.isdigit() and (int(code) in good or f"{code[0]}xx" in good))
+    return False
+
+
+def _listed(payload: Mapping[str, Any], field: str, default: list[Any]) -> list[Any]:
+    given = payload.get(field, default)
+    return given if isinstance(given, list) else default
 
 
 # --- as it is stored --------------------------------------------------------------------------------------

@@ -89,11 +89,17 @@ def settle(run: Standing, outcome: Outcome, now: datetime, chance: float) -> Ste
             return Step(RunEvent.FAIL, Reason.POISON, error)
         case Lost():  # not the job's fault: again at once, no retry used up
             return Step(RunEvent.RELEASE, Reason.EXECUTOR_LOST, "its executor stopped answering", ready_at=now)
-        case Interrupted() if run.at_most_once and run.begun:
-            error = "its executor was stopping; it runs at most once and is not tried again"
-            return Step(RunEvent.LOSE, Reason.SHUTDOWN, error)
         case Interrupted():
-            return Step(RunEvent.RELEASE, Reason.SHUTDOWN, "its executor was stopping", ready_at=now)
+            return _settle_interruption(run, outcome, now)
+
+
+def _settle_interruption(run: Standing, interrupted: Interrupted, now: datetime) -> Step:
+    reason, why = Reason.SHUTDOWN, "its executor was stopping"
+    if interrupted.lease_unsure:
+        reason, why = Reason.LEASE_UNSURE, "its executor ended it, not being sure of its lease any more"
+    if run.at_most_once and run.begun:
+        return Step(RunEvent.LOSE, reason, f"{why}; it runs at most once and is not tried again")
+    return Step(RunEvent.RELEASE, reason, why, ready_at=now)
 
 
 def _settle_failure(run: Standing, failed: Failed, now: datetime, chance: float) -> Step:

@@ -5,13 +5,14 @@ Whatever is in it may be told to whoever asks: the store leaves out what belongs
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from hourhand.model.gates import Starts
 from hourhand.model.node_state import NodeFacts, NodeState
 from hourhand.model.policy import Rate
+from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import JobState, RunState
 
 AHEAD_MAX: Final = 1000
@@ -25,6 +26,14 @@ class Executor:
     state: NodeState
     facts: NodeFacts
     lease_until: datetime
+
+    def silent_for(self, now: datetime) -> timedelta | None:
+        """Since its last heartbeat, when one is overdue: half a lease is at least one and a half of them."""
+        if self.facts.lease_seconds is None:
+            return None
+        lease = timedelta(seconds=self.facts.lease_seconds)
+        silence = lease - (self.lease_until - now)
+        return silence if silence > lease / 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class GateFacts:
     starts: Starts = NO_STARTS
     holders: Sequence[Holder] = ()
     """The first few."""
+    ahead: int = 0
+    """Runs that wait for it too and are let go first; no more than `AHEAD_MAX` are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,11 @@ class Snapshot:
     reason: str | None = None
     """Of the end; of a live run, of its latest attempt."""
     error: str | None = None
+    failures: int = 0
+    """Of a finished run: attempts that failed or took too long, the last one included."""
+    retry: RetryPolicy | None = None
+    """Of a finished run: what its job says of retries. None when the job is gone or was changed since."""
+    at_most_once: bool = False
     waits_on: int | None = None
     """The gate that holds it; 0: an earlier run of its job."""
     expires_at: datetime | None = None

@@ -107,6 +107,8 @@ class Reason(StrEnum):
     """The answer to the claim was lost on its way; the attempt never began."""
     SHUTDOWN = "shutdown"
     """The executor was stopping and gave the run back; no retry is used up."""
+    LEASE_UNSURE = "lease_unsure"
+    """The executor could not renew its lease and ended the run before others might start it; no retry is used up."""
     POISON = "poison"
     """The run was lost with its executor too often and is not tried again."""
     SNOOZED = "snoozed"

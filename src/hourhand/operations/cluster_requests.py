@@ -19,7 +19,8 @@ class NodeDetail(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     heard_seconds_ago: float | None
     """Since its last heartbeat; None when it is not known."""
-    lease_seconds_left: float
+    lease_seconds_left: float | None
+    """None when it has ended."""
     slots_used: int
     slots_total: int
     shards: int

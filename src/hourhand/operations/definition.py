@@ -30,7 +30,16 @@ from hourhand.model.job import (
     JobDefinition,
 )
 from hourhand.model.local_time import DstOverlap, Gap, InstantFault, format_instant
-from hourhand.model.retry import DEFAULT_RETRY, ENTRIES_MAX, RETRIES_MAX, EntryFault, RetryPolicy, read_entry
+from hourhand.model.policy import Overlap
+from hourhand.model.retry import (
+    DEFAULT_RETRY,
+    ENTRIES_MAX,
+    RETRIES_MAX,
+    EntryFault,
+    RetryPolicy,
+    means_success,
+    read_entry,
+)
 from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing
 from hourhand.operations.policy import define_policy, policy_fields
@@ -71,7 +80,7 @@ def define_job(
         needs=needs,
         queue=_queue(request.queue, refuse),
         priority=PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse),
-        retry=_retry(_retries(request), request.retry, refuse),
+        retry=_retry(_retries(request), request.retry, payload, refuse),
         catchup=_catchup(request.catchup, refuse),
         timeout_seconds=_timeout(request.timeout, refuse),
         policy=define_policy(request, payload, refuse),
@@ -126,9 +135,12 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         # Kept as it is, not read again: an `at` that has passed would be refused now, an interval anchored anew.
         current |= dict.fromkeys(("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"))
     if patch.at_most_once is True:
-        current["max_retries"] = None  # whatever it was before: only what the patch itself says can contradict
+        # Whatever they were before: only what the patch itself says can contradict.
+        current |= {"max_retries": None, "retry": retry_request(replace(old.retry, on=()))}
     if patch.concurrency_key is None:
         current["concurrency_limit"] = None  # it goes with its key
+    if patch.overlap is not UNSET and patch.overlap != Overlap.QUEUE_ALL:
+        current["overlap_max"] = None  # it goes with queue_all
     changes = {field: getattr(patch, field) for field in patch.__struct_fields__}
     return JobRequest(**current | {field: value for field, value in changes.items() if value is not UNSET})
 
@@ -200,7 +212,7 @@ def _check_payload(
         refuse(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
         return kind_name
     for fault in kind.check(payload):
-        refuse(fault.under("/payload"))
+        refuse(replace(fault.under("/payload"), beside="/kind"))
     return kind.needs(payload, job_name)
 
 
@@ -262,7 +274,9 @@ def _retries(request: JobRequest) -> int | None:
     return 0 if request.at_most_once and request.max_retries is None else request.max_retries
 
 
-def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) -> RetryPolicy:
+def _retry(
+    max_retries: int | None, given: RetryRequest | None, payload: Mapping[str, Any], refuse: Refuse
+) -> RetryPolicy:
     if max_retries is None and given is None:
         return DEFAULT_RETRY
     retries = DEFAULT_RETRY.max_retries if max_retries is None else max_retries
@@ -271,10 +285,14 @@ def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) 
         retries = 0
     if given is None:
         return RetryPolicy(retries)
-    on = _entries(given.on, "/retry/on", refuse)
-    never_on = _entries(given.never_on, "/retry/never_on", refuse)
-    if given.delays is not None:
-        return replace(_retry_delays(retries, given, refuse), on=on, never_on=never_on)
+    on = _entries(given.on, "/retry/on", payload, refuse)
+    never_on = _entries(given.never_on, "/retry/never_on", payload, refuse)
+    curve = _retry_curve(retries, given, refuse)  # looked at beside delays too: every fault is told
+    policy = curve if given.delays is None else _retry_delays(retries, given, refuse)
+    return replace(policy, on=on, never_on=never_on)
+
+
+def _retry_curve(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPolicy:
     base = _seconds(given.base, "/retry/base", DEFAULT_RETRY.base_seconds, refuse)
     ceiling = _seconds(given.max, "/retry/max", max(DEFAULT_RETRY.max_seconds, base), refuse)
     factor = DEFAULT_RETRY.factor if given.factor is None else given.factor
@@ -285,7 +303,7 @@ def _retry(max_retries: int | None, given: RetryRequest | None, refuse: Refuse) 
         refuse(Fault("/retry/jitter", "invalid-backoff", "jitter is 0 to 1, a share of the delay"))
     if ceiling < base:
         refuse(Fault("/retry/max", "invalid-backoff", "max is shorter than base"))
-    return RetryPolicy(retries, base, factor, ceiling, jitter, None, on, never_on)
+    return RetryPolicy(retries, base, factor, ceiling, jitter)
 
 
 def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPolicy:
@@ -298,7 +316,9 @@ def _retry_delays(retries: int, given: RetryRequest, refuse: Refuse) -> RetryPol
     return RetryPolicy(retries, delays_seconds=tuple(seconds))
 
 
-def _entries(given: Sequence[int | str] | None, pointer: str, refuse: Refuse) -> tuple[str, ...]:
+def _entries(
+    given: Sequence[int | str] | None, pointer: str, payload: Mapping[str, Any], refuse: Refuse
+) -> tuple[str, ...]:
     if given is None:
         return ()
     if not 1 <= len(given) <= ENTRIES_MAX:
@@ -306,9 +326,14 @@ def _entries(given: Sequence[int | str] | None, pointer: str, refuse: Refuse) ->
     entries: dict[str, None] = {}
     for place, entry in enumerate(given[:ENTRIES_MAX]):
         try:
-            entries[read_entry(entry)] = None
+            read = read_entry(entry)
         except EntryFault as fault:
             refuse(Fault(f"{pointer}/{place}", "invalid-retry-entry", str(fault)))
+            continue
+        if means_success(read, payload):
+            message = f"{read} is a success, and those are never tried again"
+            refuse(Fault(f"{pointer}/{place}", "invalid-retry-entry", message, beside="/payload"))
+        entries[read] = None
     return tuple(entries)
 
 

@@ -26,7 +26,11 @@ class NodeOperations:
         self._bus = bus
 
     async def list(self, caller: Caller) -> Sequence[NodeDetail]:
-        return [_detail(row, caller) for row in await self._store.list_nodes(RECENT_SECONDS)]
+        """Those that are there first; then those that have ended, the latest first."""
+        found = [_detail(row, caller) for row in await self._store.list_nodes(RECENT_SECONDS)]
+        present = [node for node in found if node.ended_at is None]
+        ended = [(node.ended_at, node.node_id, node) for node in found if node.ended_at is not None]
+        return [*present, *(node for _, _, node in sorted(ended, key=lambda each: each[:2], reverse=True))]
 
     async def get(self, caller: Caller, node_id: int) -> NodeDetail:
         return _detail(await self._row(node_id), caller)
@@ -83,13 +87,13 @@ def _detail(row: NodeInFull, caller: Caller) -> NodeDetail:
         node_id=row.node_id,
         role=row.role,
         name=row.name,
-        state=node_state(row.orders, facts, row.lease_until, row.ended_at, row.now).value,
+        state=node_state(row.orders, facts, row.lease_until, row.ended_at, row.now, row.shards).value,
         orders=row.orders.value,
         leader=row.leads,
         started_at=row.started_at,
         ended_at=row.ended_at,
         heard_seconds_ago=None if facts.lease_seconds is None or not present else round(facts.lease_seconds - left, 3),
-        lease_seconds_left=left,
+        lease_seconds_left=max(left, 0.0) if present else None,
         slots_used=slots.used if present else 0,
         slots_total=slots.total if present else 0,
         shards=row.shards,

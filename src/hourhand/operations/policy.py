@@ -16,6 +16,7 @@ from hourhand.model.policy import (
     Policy,
     Rate,
     RateFault,
+    check_template,
     concurrency_key,
     format_rate,
     parse_rate,
@@ -41,6 +42,10 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
     if at_most_once and request.max_retries:
         message = "a job that runs at most once cannot be retried: leave max_retries out, or set it to 0"
         refuse(Fault("/max_retries", "conflicting-fields", message))
+    if at_most_once and request.retry is not None and request.retry.on is not None:
+        message = "a job that runs at most once cannot be retried: leave retry.on out"
+        refuse(Fault("/retry/on", "conflicting-fields", message))
+    _check_overlap(request, refuse)
     return Policy(
         overlap=None if request.overlap is None else _word(Overlap, request.overlap, "/overlap", refuse),
         overlap_max=_number(request.overlap_max, "/overlap_max", 1000, OVERLAP_MAX_DEFAULT, refuse),
@@ -86,6 +91,17 @@ def read_rate(given: str | None, pointer: str, refuse: Refuse) -> Rate | None:
         return None
 
 
+def _check_overlap(request: JobRequest, refuse: Refuse) -> None:
+    """Refuses what would do nothing beside the overlap that is asked for."""
+    known = request.overlap is None or request.overlap in list(Overlap)
+    if request.overlap_max is not None and known and request.overlap != Overlap.QUEUE_ALL:
+        message = "overlap_max says how many may wait with overlap queue_all; say that too, or leave it out"
+        refuse(Fault("/overlap_max", "conflicting-fields", message, beside="/overlap"))
+    if request.on_next_due == OnNextDue.SUPERSEDE and request.overlap == Overlap.ALLOW:
+        message = "with overlap allow no run stands in the way of the next: leave on_next_due out, or say wait"
+        refuse(Fault("/on_next_due", "conflicting-fields", message))
+
+
 def _word(kind: type[_Word], given: str, pointer: str, refuse: Refuse) -> _Word | None:
     try:
         return kind(given)
@@ -118,12 +134,17 @@ def _key(request: JobRequest, payload: Mapping[str, Any], refuse: Refuse) -> str
     if template is None:
         if request.concurrency_limit is not None:
             message = "concurrency_limit belongs to a concurrency_key; for the job itself say max_concurrency"
-            refuse(Fault("/concurrency_limit", "conflicting-fields", message))
+            refuse(Fault("/concurrency_limit", "conflicting-fields", message, beside="/concurrency_key"))
         return None
+    try:
+        check_template(template)
+    except KeyFault as fault:
+        refuse(Fault("/concurrency_key", "invalid-key", str(fault)))
+        return template
     try:
         concurrency_key(template, payload)
     except KeyFault as fault:
-        refuse(Fault("/concurrency_key", "invalid-key", str(fault)))
+        refuse(Fault("/concurrency_key", "invalid-key", str(fault), beside="/payload"))
     return template
 
 

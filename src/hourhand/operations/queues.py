@@ -44,8 +44,7 @@ class QueueOperations:
     async def set(self, caller: Caller, queue: str, request: QueueRequest) -> QueueStatus:
         """Limits of a queue, also of one that no job has named yet."""
         _checked(queue)
-        faults: Faults = []
-        change = LimitChange(_limit(request.max_concurrency, faults), _rate(request.rate_limit, faults))
+        change, faults = _queue_change(request)
         if faults:
             raise InvalidFields(faults)
         if change.says_something:
@@ -53,15 +52,26 @@ class QueueOperations:
             self._tell()
         return await self._now(caller, queue)
 
+    def faults_of_set(self, request: QueueRequest) -> Faults:
+        """What `set` would refuse; nothing is stored. For requests with faults elsewhere, to tell all at once."""
+        return _queue_change(request)[1]
+
     async def pause(self, caller: Caller, queue: str, reason: str | None) -> QueueStatus:
         """Nothing of the queue is started until it is resumed; what runs goes on. May be repeated."""
         _checked(queue)
-        if reason is not None and (len(reason) > REASON_CHARS_MAX or "\x00" in reason):
-            message = f"a reason has at most {REASON_CHARS_MAX} characters, none of them NUL"
-            raise InvalidFields([Fault("/reason", "invalid-text", message)])
+        faults = self.faults_of_pause(reason)
+        if faults:
+            raise InvalidFields(faults)
         await self._store.pause_queue(caller.namespace_id, queue, caller.name, reason)
         self._tell()
         return await self._now(caller, queue)
+
+    def faults_of_pause(self, reason: str | None) -> Faults:
+        """The same of `pause`."""
+        if reason is None or (len(reason) <= REASON_CHARS_MAX and "\x00" not in reason):
+            return []
+        message = f"a reason has at most {REASON_CHARS_MAX} characters, none of them NUL"
+        return [Fault("/reason", "invalid-text", message)]
 
     async def resume(self, caller: Caller, queue: str) -> QueueStatus:
         await self.get(caller, queue)
@@ -77,17 +87,22 @@ class QueueOperations:
         if not caller.cluster_wide:
             raise Forbidden("this token is bound to one namespace; limits and shares are set by tokens that are not")
         namespace_id = await self._namespace_id(caller, name)
-        faults: Faults = []
-        change = LimitChange(_limit(request.max_concurrency, faults))
-        weight = None if request.weight is UNSET else request.weight
-        if weight is not None and not 1 <= weight <= WEIGHT_MAX:
-            faults.append(Fault("/weight", "out-of-range", f"weight is 1 to {WEIGHT_MAX}"))
+        faults = self.faults_of_namespace(request)
         if faults:
             raise InvalidFields(faults)
+        change = LimitChange(request.max_concurrency)
+        weight = None if request.weight is UNSET else request.weight
         if weight is not None or change.says_something:
             await self._store.change_namespace(namespace_id, weight, change)
             self._tell()
         return await self._namespace(namespace_id)
+
+    def faults_of_namespace(self, request: NamespaceRequest) -> Faults:
+        """What `set_namespace` would refuse."""
+        faults = _limit_faults(request.max_concurrency)
+        if isinstance(request.weight, int) and not 1 <= request.weight <= WEIGHT_MAX:
+            faults.append(Fault("/weight", "out-of-range", f"weight is 1 to {WEIGHT_MAX}"))
+        return faults
 
     async def _namespace_id(self, caller: Caller, name: str) -> int:
         if name != caller.namespace and not caller.cluster_wide:
@@ -117,15 +132,20 @@ def _checked(queue: str) -> str:
     return queue
 
 
-def _limit(given: int | UnsetType | None, faults: list[Fault]) -> int | UnsetType | None:
-    if isinstance(given, int) and not 1 <= given <= LIMIT_MAX:
-        message = f"max_concurrency is 1 to {LIMIT_MAX}; null takes the limit away"
-        faults.append(Fault("/max_concurrency", "out-of-range", message))
-    return given
+def _queue_change(request: QueueRequest) -> tuple[LimitChange, list[Fault]]:
+    faults = _limit_faults(request.max_concurrency)
+    return LimitChange(request.max_concurrency, _rate(request.rate_limit, faults)), faults
 
 
 def _rate(given: str | UnsetType | None, faults: list[Fault]) -> Rate | UnsetType | None:
     return read_rate(given, "/rate_limit", faults.append) if isinstance(given, str) else given
+
+
+def _limit_faults(given: int | UnsetType | None) -> list[Fault]:
+    if not isinstance(given, int) or 1 <= given <= LIMIT_MAX:
+        return []
+    message = f"max_concurrency is 1 to {LIMIT_MAX}; null takes the limit away"
+    return [Fault("/max_concurrency", "out-of-range", message)]
 
 
 def _status(row: QueueRow) -> QueueStatus:

@@ -16,6 +16,7 @@ NOTE_CHARS_MAX: Final = 4096
 RETRIED_UNASKED: Final = [RunState.FAILED, RunState.TIMED_OUT, RunState.LOST]
 """What a filter means that does not say in which states."""
 _REASONS: Final = {reason.value: reason.value for reason in Reason}
+_SELECTING: Final = ("run_ids", "status", "job_id", "reason", "since", "until")
 Refuse = Callable[[Fault], None]
 _Word = TypeVar("_Word")
 
@@ -41,12 +42,26 @@ def runs_to_cancel(request: CancelRunsRequest) -> Selection:
     return _selection(request, LIVE_STATES, LIVE_STATES, None, [])
 
 
+def faults_of_selection(request: RetryRunsRequest | CancelRunsRequest) -> list[Fault]:
+    """What is wrong with it, for bodies of which a part could not be read: that part may have said which runs."""
+    try:
+        _ = runs_to_retry(request) if isinstance(request, RetryRunsRequest) else runs_to_cancel(request)
+    except InvalidFields as invalid:
+        return [fault for fault in invalid.faults if fault.code != "selection-required"]
+    return []
+
+
 def check_retry(request: RetryRunRequest) -> None:
     """Raises InvalidFields."""
-    faults: list[Fault] = []
-    _check_note(request.note, faults.append)
+    faults = retry_faults(request)
     if faults:
         raise InvalidFields(faults)
+
+
+def retry_faults(request: RetryRunRequest) -> list[Fault]:
+    faults: list[Fault] = []
+    _check_note(request.note, faults.append)
+    return faults
 
 
 def _selection(
@@ -63,7 +78,8 @@ def _selection(
     if request.run_ids is not None and filtered:
         refuse(Fault("/run_ids", "conflicting-fields", "give either run_ids or a filter"))
     if request.run_ids is None and not filtered and not faults:
-        message = "say which runs are meant: by run_ids, status, job_id, reason, since or until"
+        words = [word for word in _SELECTING if word in request.__struct_fields__]
+        message = f"say which runs are meant: by {', '.join(words[:-1])} or {words[-1]}"
         refuse(Fault("", "selection-required", message))
     limit = LIMIT_DEFAULT if request.limit is None else request.limit
     if not 1 <= limit <= LIMIT_MAX:

@@ -22,7 +22,7 @@ def check_unique_key(request: JobRequest, refuse: Callable[[Fault], None]) -> No
         return
     if key is None:
         message = "unique_period says for how long a unique_key is taken: give that too"
-        refuse(Fault("/unique_period", "conflicting-fields", message))
+        refuse(Fault("/unique_period", "conflicting-fields", message, beside="/unique_key"))
     try:
         length = parse_duration(period)
     except DurationFault as fault:

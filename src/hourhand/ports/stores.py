@@ -212,7 +212,7 @@ class Requeue(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A run in the hands of an executor that is gone."""
+    """A run in the hands of an executor."""
 
     run_id: UUID
     fence: int
@@ -221,6 +221,8 @@ class Held:
     state: RunState
     started_at: datetime | None
     at_most_once: bool = False
+    gated: bool = False
+    """It holds a place in a gate, perhaps since after its claim."""
 
 
 class LiveRunStore(Protocol):
@@ -264,10 +266,10 @@ class TurnStore(Protocol):
 
     async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
         """Runs of the node's shards that wait behind earlier ones of their job, those due first; those that follow
-        `after`."""
+        `after`. Of those that were asked for with `queue_all` only the first of a job, if no other waits before it."""
 
     async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
-        """Every unfinished run of their jobs, themselves among them."""
+        """The unfinished runs of their jobs that may be in their way, themselves among them."""
 
     async def let_turns_go(self, run_ids: Sequence[UUID]) -> int: ...
 
@@ -283,7 +285,8 @@ class TurnStore(Protocol):
     async def let_go_on(self, limit: int) -> int:
         """Wherever a gate has room, lets as many of its waiting runs go on; how many."""
 
-    async def free_stray_slots(self) -> int: ...
+    async def free_stray_slots(self) -> int:
+        """Gives back places in gates whose runs are in nobody's hands; how many."""
 
 
 class OpenCompletion(Protocol):
@@ -292,8 +295,9 @@ class OpenCompletion(Protocol):
     connection: Any
 
     async def complete(self, finish: Finish) -> bool:
-        """Records the end of the run and commits, once. False: the run is no longer the attempt's, or it is being
-        cancelled; nothing is committed. Raises CommitUnknown when the connection breaks in between."""
+        """Commits the run's end too. False, and nothing: another has it, or it is cancelled. Raises CommitUnknown."""
+
+    def is_lost_by(self, error: BaseException) -> bool: ...
 
     async def close(self) -> None:
         """Takes back what was not committed. Harmless when it was closed before."""

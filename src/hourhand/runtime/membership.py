@@ -16,7 +16,6 @@ from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
-
 NOBODY: Final = 0
 """The number of a node that has none: it is not registered yet, or was found dead and is about to start anew."""
 

@@ -12,7 +12,6 @@ from datetime import datetime
 from uuid import UUID
 
 from hourhand.model.overlap import Fate, Sibling, judge
-from hourhand.model.policy import OnNextDue, Overlap
 from hourhand.model.states import EXECUTING_STATES, Reason
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import Turn, TurnStore, Unfinished
@@ -72,20 +71,10 @@ class Judge:
         unfinished: dict[UUID, list[Unfinished]] = defaultdict(list)
         for row in await self._turns.unfinished_of(due):
             unfinished[row.job_id].append(row)
-        # Who was asked for and waits in a queue without end has one question only; else a long queue is judged squared.
-        first = {job_id: min(row.sibling.run_id for row in of) for job_id, of in unfinished.items()}
-        busy = {job_id for job_id, of in unfinished.items() if any(r.sibling.state in EXECUTING_STATES for r in of)}
         go: list[UUID] = []
         skips: list[tuple[UUID, Reason]] = []
         asked: list[UUID] = []
         for turn in due:
-            if (
-                turn.asked_for
-                and turn.overlap is Overlap.QUEUE_ALL
-                and turn.policy.on_next_due is OnNextDue.WAIT
-                and (turn.job_id in busy or first[turn.job_id] < turn.run_id)
-            ):
-                continue
             # By their ids, which sort by due time: a retry stands for an old time and comes last all the same. What
             # runs already is in the way, whatever it stands for.
             earlier = [

@@ -7,7 +7,7 @@ import asyncpg
 
 from hourhand.database.connections import CONNECTION_FAULTS, Connection, Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.errors import CommitUnknown, DatabaseUnavailable
+from hourhand.model.errors import CommitUnknown, DatabaseUnavailable, TransactionLost
 from hourhand.ports.stores import Finish
 from hourhand.store.live_runs import LiveRuns
 
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 CLOSE_SECONDS_MAX: Final = 5.0
 _FORGET: Final = "SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL; DISCARD TEMP"
 """What a job may have left behind in the session; the next one must not find it."""
+
+
+_ENDED: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+)
+"""The server's last words to a connection."""
+_OF_THE_DATABASE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Without OSError, which may be the job's own."""
 
 
 class Completions:
@@ -65,6 +76,8 @@ class Completion:
         self._is_closed = False
 
     async def complete(self, finish: Finish) -> bool:
+        if self._is_gone():
+            raise TransactionLost
         if not self.connection.is_in_transaction():
             raise RuntimeError("the handler has ended the transaction of ctx.transaction() itself")
         rows = await self._finish(finish)
@@ -77,6 +90,9 @@ class Completion:
             raise CommitUnknown(f"the connection broke during the commit: {fault or type(fault).__name__}") from fault
         self._live_runs.tell_let_go(rows)
         return True
+
+    def is_lost_by(self, error: BaseException) -> bool:
+        return isinstance(error, _ENDED) or (isinstance(error, _OF_THE_DATABASE) and self._is_gone())
 
     async def close(self) -> None:
         if self._is_closed:
@@ -96,7 +112,13 @@ class Completion:
         try:
             return await self._live_runs.finish_on(self.connection, finish)
         except CONNECTION_FAULTS as fault:
-            raise _unavailable(fault) from fault
+            raise TransactionLost from fault
+
+    def _is_gone(self) -> bool:
+        try:
+            return self.connection.is_closed()
+        except asyncpg.InterfaceError:
+            return True  # the pool takes back what has lost its server
 
 
 def _unavailable(fault: BaseException) -> DatabaseUnavailable:

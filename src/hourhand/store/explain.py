@@ -9,7 +9,8 @@ from hourhand.database.queries import load_queries
 from hourhand.model.gates import Starts
 from hourhand.model.node import Orders
 from hourhand.model.node_state import node_state, read_facts
-from hourhand.model.policy import Rate
+from hourhand.model.policy import Rate, policy_from_json
+from hourhand.model.retry import retry_from_json
 from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts, Holder, Sibling, Snapshot
 from hourhand.model.states import JobState, RunState
 from hourhand.store.jsons import from_json
@@ -41,7 +42,7 @@ class Explain:
             snapshot = await self._with_executors(db, row, _snapshot(row, namespace))
             if snapshot.state.is_final:
                 return snapshot
-            snapshot = replace(snapshot, gates=await self._gates(db, namespace_id, row["gate_ids"]))
+            snapshot = replace(snapshot, gates=await self._gates(db, namespace_id, row["gate_ids"], snapshot))
             if snapshot.state not in (RunState.QUEUED, RunState.WAITING):
                 return snapshot
             if snapshot.waits_on == 0:
@@ -54,7 +55,9 @@ class Explain:
         present = [executor for executor in executors.values() if executor.state.is_present]
         return replace(snapshot, executor=executors.get(row["executor_id"]), executors=present)
 
-    async def _gates(self, db: Connection, namespace_id: int, gate_ids: list[int] | None) -> list[GateFacts]:
+    async def _gates(
+        self, db: Connection, namespace_id: int, gate_ids: list[int] | None, snapshot: Snapshot
+    ) -> list[GateFacts]:
         if not gate_ids:
             return []
         rows = await self._fetch(db, "explain_gates", namespace_id=namespace_id, gate_ids=gate_ids)
@@ -63,7 +66,25 @@ class Explain:
         holders: dict[int, list[Holder]] = {}
         for row in held:
             holders.setdefault(row["gate_id"], []).append(Holder(row["run_id"], row["job_name"], row["since"]))
-        return [_gate(row, holders.get(row["gate_id"], [])) for row in rows]
+        gates = [_gate(row, holders.get(row["gate_id"], [])) for row in rows]
+        if snapshot.state is not RunState.WAITING:
+            return gates
+        return [
+            replace(gate, ahead=await self._ahead(db, snapshot)) if gate.gate_id == snapshot.waits_on else gate
+            for gate in gates
+        ]
+
+    async def _ahead(self, db: Connection, snapshot: Snapshot) -> int:
+        [row] = await self._fetch(
+            db,
+            "explain_line",
+            gate_id=snapshot.waits_on,
+            priority=snapshot.priority,
+            ready_at=snapshot.ready_at,
+            now=snapshot.now,
+            limit=AHEAD_MAX + 1,
+        )
+        return min(int(row["ahead"]), AHEAD_MAX + 1)
 
     async def _siblings(self, db: Connection, namespace_id: int, snapshot: Snapshot) -> list[Sibling]:
         rows = await self._fetch(
@@ -118,6 +139,9 @@ def _snapshot(row: Record, namespace: str) -> Snapshot:
         ended_at=row["ended_at"],
         reason=row["reason"],
         error=row["error"],
+        failures=row["failures"],
+        retry=None if row["max_retries"] is None else retry_from_json(row["max_retries"], from_json(row["retry"])),
+        at_most_once=policy_from_json(row["policy"]).at_most_once,
         waits_on=row["waits_on"],
         expires_at=row["expires_at"],
         job_state=_JOB_STATES[row["status"]],

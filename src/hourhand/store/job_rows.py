@@ -51,7 +51,8 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
             job_rows.append(_job_row(new, lane_id, due_at))
         else:
             more_job_rows.append((*_job_row(new, lane_id, due_at), new.unique.key))
-        cause = Cause.SCHEDULE if due_at is None else Cause.ONCE
+        # A run that must not overlap with others of its job is to be found by its job.
+        cause = Cause.SCHEDULE if due_at is None or _is_exclusive(new.definition) else Cause.ONCE
         runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
         if policy is ORDINARY:
             run_rows += runs
@@ -110,9 +111,11 @@ def cursor_promises(definition: JobDefinition) -> tuple[timedelta | None, bool]:
     """How long a run of it may wait, counted from its due time, and whether it waits behind earlier ones."""
     policy = definition.policy
     waits = [seconds for seconds in (policy.queue_timeout_seconds, policy.deadline_seconds) if seconds is not None]
-    recurring = definition.timing.only_instant is None
-    exclusive = recurring and policy.overlap_of(recurring) is not Overlap.ALLOW
-    return (timedelta(seconds=min(waits)) if waits else None), exclusive
+    return (timedelta(seconds=min(waits)) if waits else None), _is_exclusive(definition)
+
+
+def _is_exclusive(definition: JobDefinition) -> bool:
+    return definition.policy.overlap_of(definition.timing.only_instant is None) is not Overlap.ALLOW
 
 
 def _cursor_row(new: NewJob, lane_id: int, recurring: bool) -> tuple[Any, ...]:

@@ -8,12 +8,13 @@ from uuid import UUID
 
 import msgspec
 
-from hourhand.database.connections import Connection, Database, Record
+from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
 from hourhand.model.errors import Conflict
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import Job, JobDefinition
+from hourhand.model.local_time import ZoneFault
 from hourhand.model.policy import ORDINARY, KeyFault, policy_from_json, policy_to_json
 from hourhand.model.retry import retry_from_json, retry_to_json
 from hourhand.model.schedule import At, Now, Timing, timing_from_json
@@ -34,6 +35,7 @@ from hourhand.store.names import Names, lane_key
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
+_TICK: Final = timedelta(microseconds=1)
 OVERDUE_SLICES_MAX: Final = 50
 """A change of a job counts this many slices of due times that nobody planned; more is left to a scheduler."""
 
@@ -46,31 +48,29 @@ class Jobs:
         self._gates = Gates(database)
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
 
+    @tried_twice
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
         """Stores all or none; returns after the commit."""
         tables = rows_of(jobs, await self.numbers(jobs))
         async with self._database.transaction() as db:
             await self.copy(db, tables)
 
-    async def numbers(self, jobs: Sequence[NewJob]) -> Numbers:
-        """What must be known before the rows of jobs can be made."""
+    async def numbers(self, jobs: Sequence[NewJob], keep: bool = False) -> Numbers:
+        """What must be known before the rows of jobs can be made. `keep`: gates that exist keep their limits until
+        `put_limits`."""
         lanes = await self._names.lane_ids(lane_key(new.namespace_id, new.definition) for new in jobs)
-        return lanes, await self._gate_ids(jobs)
+        wanted = _gates_of(jobs)
+        numbers = await self._gates.numbers([gate for gates in wanted.values() for gate in gates], keep=keep)
+        return lanes, {job_id: gate_ids(numbers, gates) for job_id, gates in wanted.items()}
+
+    async def put_limits(self, db: Connection, jobs: Sequence[NewJob]) -> None:
+        """Gives their gates the limits that they name, in the transaction that stores them."""
+        await self._gates.numbers([gate for gates in _gates_of(jobs).values() for gate in gates], db)
 
     async def copy(self, db: Connection, tables: Tables) -> None:
         for table, columns, rows in tables:
             if rows:
                 await db.copy_records_to_table(table, schema_name=self._database.schema, columns=columns, records=rows)
-
-    async def _gate_ids(self, jobs: Sequence[NewJob]) -> dict[UUID, list[int] | None]:
-        """The gates of those jobs that have any."""
-        wanted = {
-            new.job_id: gates_of(new.namespace_id, new.job_id, new.definition)
-            for new in jobs
-            if new.definition.policy is not ORDINARY
-        }
-        numbers = await self._gates.numbers([gate for gates in wanted.values() for gate in gates])
-        return {job_id: gate_ids(numbers, gates) for job_id, gates in wanted.items()}
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
         row = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
@@ -97,6 +97,7 @@ class Jobs:
         )
         return [await self._job(row) for row in rows]
 
+    @tried_twice
     async def change_job(
         self,
         namespace_id: int,
@@ -116,6 +117,7 @@ class Jobs:
             if old is None or old["version"] != expected_version:
                 return None
             await self._account_for_overdue(db, old, now, runs=True)
+            await self._lock_runs(db, old)
             await self._keep_version(db, old)
             await self._fetch(
                 db,
@@ -151,6 +153,7 @@ class Jobs:
             )
             return await self._held_runs(db, old)
 
+    @tried_twice
     async def set_status(
         self,
         namespace_id: int,
@@ -172,6 +175,7 @@ class Jobs:
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
             await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+            await self._lock_runs(db, old)
             await self._fetch(
                 db,
                 "set_job_status",
@@ -236,17 +240,13 @@ class Jobs:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
         they get their runs by its catch-up policy, or without `runs` an entry in the ledger."""
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
-        cursor = cursors[0]["next_fire"] if cursors else None
+        if not cursors or cursors[0]["next_fire"] > now:
+            return
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
-        fires: list[datetime] = []
-        missed: list[MissedRange] = []
-        for _ in range(OVERDUE_SLICES_MAX):
-            if cursor is None or cursor > now:
-                break
-            planned = plan(_definition(old).timing, cursor, now, timedelta(0), policy)
-            fires, missed, cursor = fires + planned.fires, missed + planned.missed, planned.next_due
-        else:
-            raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
+        try:
+            fires, missed = _overdue(_definition(old).timing, cursors[0]["next_fire"], now, policy)
+        except ZoneFault:
+            return  # nobody can say any more which times those were; the change may be what gives it another zone
         if not runs:
             missed += [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in fires]
             missed = [replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
@@ -293,10 +293,16 @@ class Jobs:
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
         return [row["run_id"] for row in rows if RunState(row["state"]) in EXECUTING_STATES]
 
-    async def _cancel_runs(self, db: Connection, old: Record, now: datetime) -> None:
+    async def _lock_runs(self, db: Connection, old: Record) -> list[UUID]:
+        """All of them, before the gates and in the order of their ids, as everybody else does it."""
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
         run_ids = [row["run_id"] for row in rows]
-        await self._database.fetch_on(db, self._run_queries["lock_runs"], run_ids=run_ids)
+        if run_ids:
+            await self._database.fetch_on(db, self._run_queries["lock_runs"], run_ids=run_ids)
+        return run_ids
+
+    async def _cancel_runs(self, db: Connection, old: Record, now: datetime) -> None:
+        run_ids = await self._lock_runs(db, old)
         for name, more in (
             ("cancel_waiting", {"now": now, "reason": Reason.JOB_CANCELLED.value}),
             ("request_cancel", {}),
@@ -352,6 +358,30 @@ class Jobs:
             pause_reason=row["pause_reason"],
             unique_key=row["unique_key"],
         )
+
+
+def _gates_of(jobs: Sequence[NewJob]) -> dict[UUID, list[WantedGate]]:
+    return {
+        new.job_id: gates_of(new.namespace_id, new.job_id, new.definition)
+        for new in jobs
+        if new.definition.policy is not ORDINARY
+    }
+
+
+def _overdue(
+    timing: Timing, cursor: datetime, now: datetime, policy: CatchUpPolicy
+) -> tuple[list[datetime], list[MissedRange]]:
+    """What runs and what was missed, from the cursor up to now."""
+    # The cursor may stand where a job rests that could not be planned, which is no due time.
+    due = timing.next_after(cursor - _TICK)
+    fires: list[datetime] = []
+    missed: list[MissedRange] = []
+    for _ in range(OVERDUE_SLICES_MAX):
+        if due is None or due > now:
+            return fires, missed
+        planned = plan(timing, due, now, timedelta(0), policy)
+        fires, missed, due = fires + planned.fires, missed + planned.missed, planned.next_due
+    raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
 
 
 def _once_run_id(row: Record) -> UUID | None:

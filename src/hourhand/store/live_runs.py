@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from hourhand.database.connections import Connection, Database, Record
+from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.gates import Candidate, Gate, Starts, Verdict, admit
 from hourhand.model.ids import instant_of
@@ -52,6 +52,7 @@ class LiveRuns:
         shares = Counter(row["share"] for row in claimed)
         return Claimed(await self._claims(claimed, careful=False), shares, len(rows) - len(claimed))
 
+    @tried_twice
     async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
         # More are looked at than can be taken: those that must wait leave the ready index for good.
         places = {wish.share: wish.limit for wish in wishes}
@@ -163,20 +164,26 @@ class LiveRuns:
         ]  # fmt: skip
 
     async def start_runs(self, starts: Sequence[tuple[UUID, int, datetime]]) -> None:
-        run_ids, fences, started = zip(*starts, strict=True)
+        run_ids, fences, started = zip(*sorted(starts), strict=True)
         await self._database.fetch(self._queries["start_runs"], run_ids=run_ids, fences=fences, started=started)
 
     async def finish_runs(self, finishes: Sequence[Finish]) -> set[UUID]:
         rows = await self._database.fetch(self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH))
         self.tell_let_go(rows)
+        if _places_left(rows):
+            await self.free_strays([row["run_id"] for row in rows])
         return {row["run_id"] for row in rows}
 
     async def finish_on(self, db: Connection, finish: Finish) -> list[Record]:
         """Finishes a run inside the caller's transaction, unless it is being cancelled. The rows, if it could, are for
         `tell_let_go` after the commit."""
-        return await self._fetch(db, "finish_runs", **_finish_values([finish], _MAY_SUCCEED))
+        rows = await self._fetch(db, "finish_runs", **_finish_values([finish], _MAY_SUCCEED))
+        if _places_left(rows):
+            await self._free_strays_on(db, [row["run_id"] for row in rows])
+        return rows
 
     async def requeue_runs(self, requeues: Sequence[Requeue]) -> set[UUID]:
+        requeues = sorted(requeues, key=lambda requeue: requeue.run_id)  # see _finish_values
         rows = await self._database.fetch(
             self._queries["requeue_runs"],
             run_ids=[requeue.run_id for requeue in requeues],
@@ -192,7 +199,27 @@ class LiveRuns:
             from_states=_MAY_RETURN,
         )
         self.tell_let_go(rows)
+        if _places_left(rows):
+            await self.free_strays([row["run_id"] for row in rows])
         return {row["run_id"] for row in rows}
+
+    @tried_twice
+    async def free_strays(self, run_ids: Sequence[UUID] | None = None) -> int:
+        """Gives back places that runs hold in gates and that are in nobody's hands: of these, or of all. How many."""
+        # Looked for without a lock: nearly always there are none.
+        if not await self._database.fetch(self._queries["find_strays"], run_ids=run_ids):
+            return 0
+        async with self._database.transaction() as db:
+            return await self._free_strays_on(db, run_ids)
+
+    async def _free_strays_on(self, db: Connection, run_ids: Sequence[UUID] | None) -> int:
+        found = await self._fetch(db, "find_strays", run_ids=run_ids)
+        if not found:
+            return 0
+        strays = [(row["run_id"], row["gate_id"]) for row in found]
+        await self._fetch(db, "lock_gates", gate_ids=sorted({gate_id for _, gate_id in strays}))
+        freed_of, gate_ids = zip(*strays, strict=True)
+        return len(await self._fetch(db, "drop_strays", run_ids=freed_of, gate_ids=gate_ids))
 
     def tell_let_go(self, rows: Sequence[Record]) -> None:
         if rows and rows[0]["let_go"]:
@@ -223,6 +250,7 @@ class LiveRuns:
                 RunState(row["state"]),
                 row["started_at"],
                 row["at_most_once"],
+                row["gated"],
             )
             for row in rows
         ]
@@ -243,6 +271,11 @@ def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, dateti
     return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id)))
 
 
+def _places_left(rows: Sequence[Record]) -> bool:
+    """Whether a change of a job gave one of them places at the very moment it ended."""
+    return bool(rows and rows[0]["places_left"])
+
+
 def _array(numbers: Iterable[int]) -> str:
     """An array inside an array, which unnest would flatten, goes as text."""
     return "{" + ",".join(map(str, numbers)) + "}"
@@ -257,6 +290,8 @@ def _wish_values(wishes: Sequence[Wish]) -> dict[str, list[int]]:
 
 
 def _finish_values(finishes: Sequence[Finish], from_states: Sequence[RunState]) -> dict[str, Any]:
+    # In the order of their ids, as everybody takes many rows of runs: two batches do not wait for each other crosswise.
+    finishes = sorted(finishes, key=lambda finish: finish.run_id)
     return {
         "run_ids": [finish.run_id for finish in finishes],
         "fences": [finish.fence for finish in finishes],

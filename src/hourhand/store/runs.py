@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from hourhand.database.connections import Database, Record
+from hourhand.database.connections import Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at, scheduled_run_id
 from hourhand.model.job import Job
@@ -159,6 +159,7 @@ class Runs:
         )
         return [row["run_id"] for row in rows]
 
+    @tried_twice
     async def retry_runs(
         self,
         namespace_id: int,
@@ -195,10 +196,12 @@ class Runs:
             )
         return [row["run_id"] for row in rows]
 
+    @tried_twice
     async def cancel_runs(
         self, namespace_id: int, run_ids: Sequence[UUID], reason: str, now: datetime
     ) -> dict[UUID, bool]:
         async with self._database.transaction() as db:
+            await self._database.fetch_on(db, self._live_queries["lock_runs"], run_ids=run_ids)
             ended = await self._database.fetch_on(
                 db,
                 self._live_queries["cancel_waiting"],

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hourhand.database.connections import Connection, Database, Record
+from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.errors import Overloaded
 from hourhand.model.keys import IDEMPOTENCY_KEY_KEPT
@@ -38,12 +38,13 @@ class Submissions:
         self._jobs = jobs
         self._queries = load_queries("hourhand.store.sql", "submissions.sql", database.schema)
 
+    @tried_twice
     async def insert_submissions(self, submissions: Sequence[Submission]) -> list[Verdict]:
         """Stores each with its keys, or says why not. All in one transaction; returns after its commit."""
         assert len(submissions) == 1 or all(len(each.jobs) == 1 for each in submissions), "a batch comes alone"
         verdicts: list[Verdict] = [None] * len(submissions)
         everything = [new for each in submissions for new in each.jobs]
-        numbers = await self._jobs.numbers(everything)
+        numbers = await self._jobs.numbers(everything, keep=True)
         tables = rows_of(everything, numbers)  # before the transaction: nearly always all of it is stored
         try:
             async with self._database.transaction() as db:
@@ -52,6 +53,7 @@ class Submissions:
                 stored = [new for _, each in _open(submissions, verdicts) for new in each.jobs]
                 if not stored:
                     raise _NothingStored
+                await self._jobs.put_limits(db, stored)  # not those of requests that are refused or were here before
                 await self._jobs.copy(db, tables if len(stored) == len(everything) else rows_of(stored, numbers))
         except _NothingStored:
             pass

@@ -10,11 +10,13 @@ from hourhand.model.overlap import Sibling
 from hourhand.model.policy import Overlap, policy_from_json
 from hourhand.model.states import Reason, RunState
 from hourhand.ports.stores import Turn, Unfinished
+from hourhand.store.live_runs import LiveRuns
 
 
 class Turns:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, live_runs: LiveRuns) -> None:
         self._database = database
+        self._live_runs = live_runs
         self._queries = load_queries("hourhand.store.sql", "turns.sql", database.schema)
 
     async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
@@ -45,9 +47,13 @@ class Turns:
         ]
 
     async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
+        last: dict[UUID, UUID] = {}
+        for turn in turns:
+            last[turn.job_id] = max(turn.run_id, last.get(turn.job_id, turn.run_id))
         rows = await self._database.fetch(
             self._queries["unfinished_of_jobs"],
-            job_ids=list({turn.job_id for turn in turns}),
+            job_ids=list(last),
+            last_ids=list(last.values()),
             once_run_ids=list({turn.once_run_id for turn in turns if turn.once_run_id is not None}),
         )
         return [
@@ -60,9 +66,10 @@ class Turns:
         ]
 
     async def let_turns_go(self, run_ids: Sequence[UUID]) -> int:
-        return len(await self._database.fetch(self._queries["let_turns_go"], run_ids=run_ids))
+        return len(await self._database.fetch(self._queries["let_turns_go"], run_ids=sorted(run_ids)))
 
     async def skip_runs(self, skips: Sequence[tuple[UUID, Reason]], now: datetime) -> int:
+        skips = sorted(skips)
         rows = await self._database.fetch(
             self._queries["skip_runs"],
             run_ids=[run_id for run_id, _ in skips],
@@ -72,7 +79,7 @@ class Turns:
         return len(rows)
 
     async def ask_to_end(self, run_ids: Sequence[UUID]) -> int:
-        return len(await self._database.fetch(self._queries["ask_to_end"], run_ids=run_ids))
+        return len(await self._database.fetch(self._queries["ask_to_end"], run_ids=sorted(run_ids)))
 
     async def expire_runs(self, now: datetime, limit: int) -> int:
         return len(await self._database.fetch(self._queries["expire_runs"], now=now, limit=limit))
@@ -81,4 +88,4 @@ class Turns:
         return len(await self._database.fetch(self._queries["let_go_on"], limit=limit))
 
     async def free_stray_slots(self) -> int:
-        return len(await self._database.fetch(self._queries["free_stray_slots"]))
+        return await self._live_runs.free_strays()

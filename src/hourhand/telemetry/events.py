@@ -30,6 +30,7 @@ class Event(Enum):
     LATE_OUTCOMES = ("late outcomes refused", logging.WARNING)
     OUTCOMES_KEPT = ("outcomes are kept in the journal until the database takes them", logging.WARNING)
     OUTCOMES_DELIVERED = ("outcomes of the journal were delivered", logging.WARNING)
+    OUTCOMES_UNTAKEN = ("outcomes were not taken by the database and are tried again", logging.ERROR)
     OUTCOMES_ADOPTED = ("outcomes that an ended executor left were delivered", logging.WARNING)
     JOURNAL_FULL = ("journal full: further outcomes wait in memory only", logging.ERROR)
     JOURNAL_UNUSABLE = ("journal cannot be used: outcomes wait in memory only", logging.ERROR)

@@ -411,3 +411,11 @@ async def test_a_request_id_is_echoed_only_when_it_is_harmless(api: httpx.AsyncC
 
     assert good.headers["x-request-id"] == "trace-1.2:3"
     assert len(bad.headers["x-request-id"]) == 16
+
+
+async def test_what_needs_no_payload_is_told_beside_a_payload_that_cannot_be_read(api: httpx.AsyncClient) -> None:
+    body = {"name": "a", "payload": 5, "retry": {"on": [0]}}
+    empty = await api.post("/api/v1/jobs", json={**body, "concurrency_key": ""})
+    filled = await api.post("/api/v1/jobs", json={**body, "concurrency_key": "{id}"})
+    assert faults_of(empty) == {"/payload": "wrong-type", "/concurrency_key": "invalid-key"}
+    assert faults_of(filled) == {"/payload": "wrong-type"}

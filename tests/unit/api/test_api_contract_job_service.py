@@ -315,3 +315,12 @@ async def test_every_fault_of_an_update_is_told_and_nothing_changes(
 
     assert faults_of(await api.put(f"/api/jobs/{job_id}", json=change)).keys() == pointers
     assert only(jobs) == before
+
+
+async def test_what_would_help_is_said_in_the_words_of_the_note(api: httpx.AsyncClient) -> None:
+    late = await api.post("/api/jobs", json={**ONE_TIME, "executionTime": "2001-01-01T00:00:00Z", "priority": "urgent"})
+
+    told = {fault["pointer"]: fault for fault in late.json()["errors"]}
+    assert told["/executionTime"]["hint"] == "to run it at once, leave executionTime out"
+    assert told["/priority"]["message"] == "a priority is low, medium or high"
+    assert told["/priority"]["allowed"] == ["low", "medium", "high"]

@@ -350,12 +350,24 @@ async def test_a_filter_for_many_runs_is_refused_with_all_its_faults(api: httpx.
     nothing = await api.post("/api/v1/runs/retry")
 
     assert faults_of(everything) == {"": "selection-required"}
+    assert everything.json()["errors"][0]["message"].endswith("by run_ids, status, job_id, since or until")
     assert faults_of(wrong) == {
         "/status/0": "unknown-value",
         "/since": "invalid-date-time",
         "/limit": "out-of-range",
     }
     assert faults_of(form) == {"/status": "wrong-type", "/stattus": "unknown-field"}
+    mixed = await api.post(
+        "/api/v1/runs/retry", json={"stattus": [], "run_ids": ["x"], "limit": 0, "until": "y", "reason": ["z"]}
+    )
+    assert faults_of(mixed) == {
+        "/stattus": "unknown-field",
+        "/run_ids": "conflicting-fields",
+        "/run_ids/0": "invalid-value",
+        "/limit": "out-of-range",
+        "/until": "invalid-date-time",
+        "/reason/0": "unknown-value",
+    }
     assert (nothing.status_code, code_of(nothing)) == (400, "body-required")
 
 

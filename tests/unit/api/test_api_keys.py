@@ -134,5 +134,24 @@ async def test_a_unique_key_is_passed_on_and_its_faults_are_told_with_all_others
 
 async def test_a_change_cannot_touch_the_unique_key(api: httpx.AsyncClient) -> None:
     job_id = (await api.post("/api/v1/jobs", json={**HELLO, "unique_key": "u"})).json()["job_id"]
-    refused = await api.patch(f"/api/v1/jobs/{job_id}", json={"unique_key": "v"})
-    assert faults_of(refused) == {"/unique_key": "read-only-field"}
+    for field in ("unique_key", "unique_period", "namespace"):
+        refused = await api.patch(f"/api/v1/jobs/{job_id}", json={field: "v"})
+        assert faults_of(refused) == {f"/{field}": "read-only-field"}
+        assert refused.json()["errors"][0]["message"] == f"{field} can be given only when a job is created"
+
+
+async def test_a_key_is_refused_where_it_would_be_passed_over(api: httpx.AsyncClient, jobs: FakeJobs) -> None:
+    job_id = (await api.post("/api/v1/jobs", json=HELLO)).json()["job_id"]
+    done = len(jobs.calls)
+    for path in (f"/api/v1/jobs/{job_id}/run", f"/jobs/{job_id}/runNow", "/api/v1/runs/retry"):
+        refused = await api.post(path, json={}, headers=keyed("k"))
+        assert (refused.status_code, code_of(refused)) == (400, "idempotency-key-not-supported")
+        assert "POST /api/v1/jobs" in refused.json()["detail"]
+    assert len(jobs.calls) == done
+    assert (await api.get(f"/api/v1/jobs/{job_id}", headers=keyed("k"))).status_code == 200
+
+
+async def test_a_key_wanted_twice_in_a_batch_is_told_beside_other_faults(api: httpx.AsyncClient) -> None:
+    twice = {**HELLO, "unique_key": "u"}
+    refused = await api.post("/api/v1/jobs/batch", json=[twice, twice, {"nam": "x", "name": "x"}])
+    assert faults_of(refused) == {"/1/unique_key": "repeated-key", "/2/nam": "unknown-field"}

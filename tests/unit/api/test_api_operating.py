@@ -39,6 +39,18 @@ async def test_nodes_are_listed_with_how_they_stand(api: httpx.AsyncClient, node
     assert found[3]["facts"] == EXECUTOR_FACTS
 
 
+async def test_nodes_that_have_ended_come_last_and_have_no_lease(
+    api: httpx.AsyncClient, nodes: FakeClusterStore
+) -> None:
+    ended = {0: node(0, "executor", ended_at=in_seconds(-50)), 9: node(9, "executor", ended_at=in_seconds(-5))}
+    nodes.nodes = {**ended, **nodes.nodes}
+
+    found = (await api.get("/api/v1/nodes")).json()["nodes"]
+
+    assert [each["node_id"] for each in found] == [1, 2, 3, 9, 0]
+    assert [each["lease_seconds_left"] is None for each in found] == [False, False, False, True, True]
+
+
 @pytest.mark.parametrize(
     ("verb", "orders", "state"),
     [("cordon", "cordon", "cordoned"), ("drain", "drain", "draining"), ("resume", "work", "working")],
@@ -246,3 +258,36 @@ async def test_a_run_is_explained_to_its_own_namespace(
         "until": "2025-09-24T08:00:12Z",
     }
     assert (await bound.get(f"/api/v1/runs/{RUN}/explain")).status_code == 404
+
+
+# --- every fault at once ----------------------------------------------------------------------------------
+
+
+async def test_limits_are_refused_with_all_their_faults(api: httpx.AsyncClient) -> None:
+    queue = await api.put("/api/v1/queues/reports", json={"foo": 1, "max_concurrency": 0, "rate_limit": "often"})
+    namespace = await api.put("/api/v1/namespaces/default", json={"foo": 1, "max_concurrency": 0, "weight": 0})
+    pause = await api.post("/api/v1/queues/reports/pause", json={"foo": 1, "reason": "x" * 1001})
+    assert faults_of(queue) == {
+        "/foo": "unknown-field",
+        "/max_concurrency": "out-of-range",
+        "/rate_limit": "invalid-rate",
+    }
+    assert faults_of(namespace) == {
+        "/foo": "unknown-field",
+        "/max_concurrency": "out-of-range",
+        "/weight": "out-of-range",
+    }
+    assert faults_of(pause) == {"/foo": "unknown-field", "/reason": "invalid-text"}
+
+
+async def test_all_that_is_wrong_with_an_address_is_told_at_once(api: httpx.AsyncClient) -> None:
+    shards = await api.get("/api/v1/shards?each=maybe&foo=1")
+    runs = await api.get("/api/v1/runs?limit=0&job_id=x&status=failed,odd&limit=1")
+    assert (shards.status_code, code_of(shards)) == (400, "invalid-parameter")
+    assert shards.json()["detail"].startswith("each: 'maybe' is none of true, false; also foo: there is no such")
+    assert [part.partition(":")[0] for part in runs.json()["detail"].split("; also ")] == [
+        "limit",
+        "job_id",
+        "status",
+        "limit",
+    ]

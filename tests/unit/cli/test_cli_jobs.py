@@ -452,3 +452,82 @@ def test_the_status_of_the_cluster(hourhand: Run, stub: Stub) -> None:
     assert "3 queued, 1 running" in shown
     assert "12.5 s" in shown
     assert json.loads(hourhand("status", "-o", "json").stdout)["leader"] == "alpha"
+
+
+# --- limits, overlap, repetitions -------------------------------------------------------------------------
+
+
+def test_limits_are_taken_away_by_none_and_flags_taken_back(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("backup")
+    done = hourhand(
+        "job", "update", "backup", "--max-concurrency", "none", "--concurrency-limit", "none", "--overlap-max", "7",
+        "--no-at-most-once", "--on-next-due", "supersede", "--on-disconnect", "kill",
+    )  # fmt: skip
+
+    assert done.exit_code == 0, done.stderr
+    assert stub.last.json == {
+        "max_concurrency": None,
+        "concurrency_limit": None,
+        "overlap_max": 7,
+        "at_most_once": False,
+        "on_next_due": "supersede",
+        "on_disconnect": "kill",
+    }
+    assert hourhand("job", "update", "backup", "--max-concurrency", "many").exit_code == 2
+
+
+def test_a_job_is_shown_with_what_it_is_limited_by(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("plain", overlap="allow", on_disconnect="continue")
+    stub.add_job(
+        "bound", overlap="queue_all", overlap_max=7, max_concurrency=3, concurrency_key="a-{id}", concurrency_limit=2,
+        rate_limit="5/s", deadline="1h", queue_timeout="5m", at_most_once=True, on_disconnect="kill",
+    )  # fmt: skip
+
+    plain, bound = (hourhand("job", "get", name).stdout.splitlines() for name in ("plain", "bound"))
+
+    words = [line.split("  ")[0] for line in plain]
+    assert "overlap" in words
+    assert not {"limit", "key", "rate", "deadline", "queue timeout", "at most once", "on disconnect"} & set(words)
+    told = {line.split("  ")[0]: line.strip().split("  ")[-1].strip() for line in bound}
+    assert (told["limit"], told["key"], told["rate"]) == ("3 at once", "a-{id}, 2 at once", "5/s")
+    assert (told["deadline"], told["queue timeout"], told["at most once"]) == ("1h", "5m", "yes")
+    assert told["overlap"] == "queue_all, at most 7 waiting"
+
+
+def test_a_job_is_run_beside_another_run_when_that_is_asked_for(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("backup")
+    hourhand("job", "run", "backup", "--overlap", "allow")
+    assert stub.asked("POST", "/run").json == {"overlap": "allow"}
+
+
+def test_a_version_names_the_fields_of_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    from hourhand.cli.tables import version_table
+    from hourhand.client.views import VersionView
+
+    older = {"name": "a", "policy": None}
+    newer = {"name": "a", "policy": {"rate": {"count": 5, "seconds": 1.0}, "max_concurrency": 3}}
+    version_table([VersionView(version=2, definition=newer), VersionView(version=1, definition=older)])
+
+    assert "rate_limit, max_concurrency" in capsys.readouterr().out
+
+
+def test_of_several_runs_the_one_that_cannot_be_run_again_is_named(hourhand: Run, stub: Stub) -> None:
+    job = stub.add_job("backup")
+    ended, running, left = (stub.add_run(job, status=word) for word in ("failed", "running", "failed"))
+
+    done = hourhand("run", "retry", ended["run_id"], running["run_id"], left["run_id"])
+
+    assert done.exit_code == 4
+    assert f"that is run {running['run_id']}; 1 run before it to run again, 1 not tried" in done.stderr
+    assert is_uuid(done.stdout.strip())
+
+
+def test_a_run_between_two_attempts_is_shown_with_the_next_one(hourhand: Run, stub: Stub) -> None:
+    job = stub.add_job("backup")
+    waiting = stub.add_run(job, ready_at="2030-01-31T09:00:00Z")
+    ended = stub.add_run(job, status="cancelled", reason="cancelled", ended_at="2030-01-31T09:00:00Z", attempt=0)
+
+    assert "next attempt  2030-01-31 10:00:00 CET" in hourhand("run", "get", waiting["run_id"]).stdout
+    shown = hourhand("run", "get", ended["run_id"]).stdout
+    assert "cancelled (" not in shown
+    assert "took" not in shown

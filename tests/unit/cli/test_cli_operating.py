@@ -194,3 +194,16 @@ def test_waiting_for_a_run_that_is_taken_at_once_explains_nothing(hourhand: Run,
     stub.add_job("nightly")
     assert "waits for" not in hourhand("job", "run", "nightly", "--wait").stderr
     assert not any(seen.path.endswith("/explain") for seen in stub.seen)
+
+
+def test_draining_the_only_scheduler_says_that_it_keeps_its_shards(hourhand: Run, stub: Stub) -> None:
+    stub.add_node(7, "berlin", role="scheduler", shards=1024)
+
+    done = hourhand("node", "drain", "berlin", "--wait")
+    assert done.exit_code == 1
+    assert "keeps 1024 shards, because no other scheduler is there to take them; it is draining" in done.stderr
+
+    stub.add_node(8, "paris", role="scheduler")
+    stub.nodes[7]["state"] = "draining"
+    stub.nodes[7]["shards"] = 0
+    assert "has nothing left; it is drained" in hourhand("node", "drain", "berlin", "--wait").stderr

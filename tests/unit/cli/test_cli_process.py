@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from stub_api import Stub
@@ -121,3 +122,16 @@ def test_a_message_that_only_repeats_the_faults_is_left_out(capsys: pytest.Captu
 def child_environment() -> dict[str, str]:
     source = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
     return {**os.environ, "PYTHONPATH": os.path.abspath(source)}
+
+
+def test_up_serves_every_queue_unless_told_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hourhand.cli.supervisor import Supervisor
+    from hourhand.config import load_config
+
+    monkeypatch.delenv("HOURHAND_EXECUTOR_QUEUES", raising=False)
+    monkeypatch.setenv("HOURHAND_DATABASE_URL", "postgresql://nobody@127.0.0.1/none")
+    monkeypatch.chdir(tmp_path)
+
+    assert Supervisor(load_config(None), None, print)._environment()["HOURHAND_EXECUTOR_QUEUES"] == "*"
+    monkeypatch.setenv("HOURHAND_EXECUTOR_QUEUES", "reports")
+    assert Supervisor(load_config(None), None, print)._environment()["HOURHAND_EXECUTOR_QUEUES"] == "reports"

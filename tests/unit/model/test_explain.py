@@ -12,6 +12,7 @@ from hourhand.model.explain import Explanation, GateName, Passage, explain
 from hourhand.model.gates import Starts, slice_of
 from hourhand.model.node_state import NodeFacts, NodeState, Slots
 from hourhand.model.policy import Rate
+from hourhand.model.retry import RetryPolicy
 from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts, Holder, Sibling, Snapshot
 from hourhand.model.states import FINAL_STATES, JobState, Reason, RunState
 
@@ -70,10 +71,12 @@ def test_gates_are_told_in_the_order_in_which_they_are_passed() -> None:
         attempt=1, gates=[gate], executors=[executor(used=4)], competition=Competition(3, 1, 2),
         state=RunState.WAITING, waits_on=0,
     )  # fmt: skip
+    queued = explained(attempt=1, gates=[gate], executors=[executor(used=4)], competition=Competition(3, 1, 2))
 
-    told = [passage.gate for passage in explanation.gates]
-    assert told == sorted(told, key=[*GateName].index)
-    assert len(told) == 11
+    for each, count in ((explanation, 9), (queued, 10)):  # one that waits its turn does not compete for slots
+        told = [passage.gate for passage in each.gates]
+        assert told == sorted(told, key=[*GateName].index)
+        assert len(told) == count
 
 
 def test_a_run_that_is_not_due_says_when_it_is() -> None:
@@ -149,7 +152,12 @@ def test_a_need_that_is_offered_in_another_queue_only_says_so() -> None:
 
 def test_a_queue_that_nobody_serves_and_a_cluster_without_executors_are_told_apart() -> None:
     assert explained(queue="reports").summary == "waits for an executor that serves queue reports"
-    assert explained(queue="reports").advice == "hourhand executor --queue reports"
+    assert explained(queue="reports").advice == (
+        "start one: hourhand executor --database URL --queue reports; "
+        "or, with everything on one machine: HOURHAND_EXECUTOR_QUEUES='*' hourhand up"
+    )
+    nobody = of_gate(explained(queue="reports"), GateName.EXECUTOR).detail
+    assert nobody == "no live executor serves queue reports; 1 executor serves others"
     assert explained(executors=[]).summary == "waits for an executor: none is alive"
 
 
@@ -172,6 +180,27 @@ def test_full_executors_say_how_full_they_are() -> None:
     assert explanation.summary == "waits for a free slot: all 2 executors that offer it are full: 8 of 8 slots"
     assert held(explanation) == [GateName.SLOT, GateName.PRIORITY]
     assert of_gate(explanation, GateName.PRIORITY).detail == "12 of higher or equal priority ahead of it"
+
+
+def test_executors_that_are_silent_or_late_are_not_said_to_take_it_in_a_moment() -> None:
+    silent = executor(lease_seconds=17.0)  # its lease has 9 s left
+    late = executor("e2", late_loops=("receive",))
+
+    assert explained(executors=[silent, executor("e2")]).summary.startswith("nothing holds it back")
+    assert explained(executors=[executor(lease_seconds=15.0)]).summary.startswith("nothing holds it back")
+    assert explained(executors=[replace(silent, lease_until=at(8))]).summary == (
+        "waits for an executor: nothing was heard of e1 for 9s"
+    )
+    assert of_gate(explained(executors=[late]), GateName.SLOT) == Passage(
+        GateName.SLOT, False, "4 of 4 slots are free on 1 executor, but e2 is late with its work (receive)"
+    )
+
+
+def test_offers_that_only_begin_alike_are_not_near() -> None:
+    offers = {"python:samples.fail": "inline", "command": "process"}
+    detail = of_gate(explained(needs="python:no.such", executors=[executor(offers=offers)]), GateName.EXECUTOR).detail
+
+    assert "nearest" not in detail
 
 
 def test_only_the_room_that_a_run_would_take_counts() -> None:
@@ -199,6 +228,20 @@ def test_a_full_limit_names_its_holders_and_what_is_not_named_is_counted() -> No
     assert explanation.summary == "waits for a slot of limit customer-7"
     assert of_gate(explanation, GateName.LIMIT).detail == (
         f"limit customer-7: 3 of 3 held by run {OTHER} (job import, since 2030-01-07 11:59:55 UTC), 2 more"
+    )
+
+
+def test_a_run_that_waits_for_a_place_tells_how_many_wait_before_it() -> None:
+    gate = GateFacts(7, "key", "customer-7", 3, 3)
+    third = explained(state=RunState.WAITING, waits_on=7, gates=[replace(gate, ahead=2)])
+    first = explained(state=RunState.WAITING, waits_on=7, gates=[gate])
+
+    assert third.summary == "waits for a slot of limit customer-7; 2 ahead of it"
+    assert of_gate(third, GateName.PRIORITY) == Passage(
+        GateName.PRIORITY, False, "priority 5: 2 ahead of it in the line for the limit customer-7"
+    )
+    assert of_gate(first, GateName.PRIORITY).detail == (
+        "priority 5: it is the next in the line for the limit customer-7"
     )
 
 
@@ -337,6 +380,32 @@ def test_the_end_of_a_failed_run_quotes_its_first_words() -> None:
         "the program ended with a code that is no success; it said: exit code 3"
     )
     assert explanation.advice == f"see its log: hourhand run logs {RUN}"
+
+
+@pytest.mark.parametrize(
+    ("retry", "fields", "told"),
+    [
+        (RetryPolicy(3), {"failures": 4}, "all 3 retries are used up"),
+        (RetryPolicy(1), {"failures": 2}, "its only retry is used up"),
+        (RetryPolicy(0), {}, "its job has no retries"),
+        (RetryPolicy(0), {"at_most_once": True}, "it may run at most once, so it was not tried again"),
+        (RetryPolicy(3, on=("exit:3", "timeout")), {}, "its job retries only exit:3, timeout"),
+        (RetryPolicy(3, never_on=("exit_code",)), {}, "its job never retries exit_code"),
+        (RetryPolicy(3), {"reason": "exception"}, "the job said that trying again cannot help"),
+        (RetryPolicy(3), {"reason": "bad_arguments"}, "trying again cannot help with such a failure"),
+    ],
+)
+def test_a_failed_run_says_why_it_was_not_tried_again(retry: RetryPolicy, fields: dict[str, Any], told: str) -> None:
+    given = {"state": RunState.FAILED, "reason": "exit_code", "attempt": 1, "failures": 1, "retry": retry} | fields
+
+    assert explained(**given).summary.endswith(f"; {told}")
+    assert told not in explained(**{**given, "retry": None}).summary  # its job was changed since: nobody knows
+    assert told not in explained(**{**given, "reason": "deadline"}).summary
+
+
+def test_words_that_say_it_all_are_not_repeated() -> None:
+    assert explained(state=RunState.SUCCEEDED, attempt=1).summary == "succeeded"
+    assert explained(state=RunState.CANCELLED, reason="cancelled").summary == "cancelled: somebody cancelled it"
 
 
 def test_a_run_that_may_run_once_only_and_was_lost_says_so() -> None:

@@ -42,6 +42,10 @@ def test_a_node_stands_as_its_row_and_its_words_say(
     assert state.is_present is (ended_at is None)
 
 
+def test_a_scheduler_that_owns_shards_has_something_left() -> None:
+    assert node_state(Orders.DRAIN, IDLE, later(9), None, NOW, shards=1024) is NodeState.DRAINING
+
+
 def test_facts_say_what_a_node_offers_and_how_full_its_rooms_are() -> None:
     facts = read_facts(
         {

@@ -16,6 +16,7 @@ from hourhand.model.retry import (
     exception_tags,
     exit_tags,
     http_tags,
+    means_success,
     read_entry,
     retry_from_json,
     retry_to_json,
@@ -152,12 +153,33 @@ def test_without_lists_the_kind_knows_what_is_worth_another_try(reason: Reason, 
     "entry",
     [
         -1, 256, "3", "exit:", "exit:256", "exit:x", "http:600", "http:0xx", "http:50", "signal:9", "conection",
-        "poison", "asked:retry", "", "a b", "Value-Error", "x" * 300, "Über", "pkg..Error",
+        "signal:SIGFOO", "poison", "asked:retry", "", "a b", "Value-Error", "x" * 300, "Über", "pkg..Error",
     ],
 )  # fmt: skip
 def test_what_names_no_failure_is_refused_with_an_example(entry: Any) -> None:
     with pytest.raises(EntryFault):
         read_entry(entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "payload", "success"),
+    [
+        ("exit:0", {}, True),
+        ("exit:3", {}, False),
+        ("exit:3", {"ok_exit_codes": [0, 3]}, True),
+        ("exit:0", {"ok_exit_codes": [3]}, False),
+        ("exit:0", {"ok_exit_codes": "3"}, True),
+        ("http:200", {}, True),
+        ("http:2xx", {}, True),
+        ("http:503", {}, False),
+        ("http:200", {"expect_status": [201]}, False),
+        ("http:2xx", {"expect_status": [201]}, False),
+        ("http:404", {"expect_status": ["4xx"]}, True),
+        ("timeout", {}, False),
+    ],
+)
+def test_what_the_payload_calls_a_success_is_no_failure(entry: str, payload: dict[str, Any], success: bool) -> None:
+    assert means_success(entry, payload) is success
 
 
 @given(st.text(max_size=30) | st.integers(-1000, 1000))

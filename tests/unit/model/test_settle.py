@@ -106,7 +106,7 @@ def test_a_run_that_always_fails_is_tried_once_and_max_retries_times_more(
     assert step.state in (RunState.FAILED, RunState.TIMED_OUT)
 
 
-@given(standings, st.sampled_from([Lost(), Interrupted()]), chances)
+@given(standings, st.sampled_from([Lost(), Interrupted(), Interrupted(lease_unsure=True)]), chances)
 def test_a_lost_or_interrupted_attempt_uses_up_no_retry_and_is_ready_at_once(
     run: Standing, outcome: Outcome, chance: float
 ) -> None:
@@ -126,6 +126,7 @@ def test_a_run_lost_three_times_is_held_to_be_the_cause(retry: RetryPolicy, fail
 @given(standings, chances)
 def test_being_interrupted_by_a_stop_is_never_poison(run: Standing, chance: float) -> None:
     assert settle(run, Interrupted(), NOW, chance).reason is Reason.SHUTDOWN
+    assert settle(run, Interrupted(lease_unsure=True), NOW, chance).reason is Reason.LEASE_UNSURE
 
 
 @given(standings, failures, chances)
@@ -248,6 +249,8 @@ def test_what_runs_at_most_once_is_lost_with_its_executor() -> None:
     lost, stopped = settle(standing, Lost(), NOW, 0.5), settle(standing, Interrupted(), NOW, 0.5)
     assert (lost.state, lost.reason) == (RunState.LOST, Reason.EXECUTOR_LOST)
     assert (stopped.state, stopped.reason) == (RunState.LOST, Reason.SHUTDOWN)
+    unsure = settle(standing, Interrupted(lease_unsure=True), NOW, 0.5)
+    assert (unsure.state, unsure.reason) == (RunState.LOST, Reason.LEASE_UNSURE)
 
 
 def test_what_runs_at_most_once_and_was_not_begun_is_given_back() -> None:

@@ -145,6 +145,13 @@ def test_a_body_with_a_name_only_runs_now_with_the_defaults() -> None:
 def test_delays_and_a_curve_exclude_each_other() -> None:
     assert faults_of(retry=RetryRequest(delays=["1s"], base="2s")) == {"/retry": "invalid-backoff"}
     assert faults_of(retry=RetryRequest(delays=[])) == {"/retry/delays": "invalid-backoff"}
+    assert faults_of(retry=RetryRequest(delays=[], base="x", factor=0, jitter=2)) == {
+        "/retry": "invalid-backoff",
+        "/retry/delays": "invalid-backoff",
+        "/retry/base": "invalid-duration",
+        "/retry/factor": "invalid-backoff",
+        "/retry/jitter": "invalid-backoff",
+    }
 
 
 def test_each_bad_delay_is_named_by_its_place() -> None:
@@ -281,3 +288,8 @@ def test_a_schedule_that_has_just_passed_is_kept_as_it_was_asked_for() -> None:
 def test_the_fields_that_say_when_are_known(field: str) -> None:
     assert changes_timing(JobPatch(**{field: "x"}))
     assert not changes_timing(JobPatch(name="x", payload={}, queue="y"))
+
+
+def test_a_success_cannot_be_named_as_a_failure_to_try_again() -> None:
+    found = faults_of(retry=RetryRequest(on=["exit:0", "http:200", "signal:SIGFOO", "exit:3"], never_on=[0]))
+    assert found == {f"/retry/{place}": "invalid-retry-entry" for place in ("on/0", "on/1", "on/2", "never_on/0")}

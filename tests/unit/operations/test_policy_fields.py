@@ -14,7 +14,7 @@ from hourhand.model.job import JobDefinition
 from hourhand.model.policy import ORDINARY, OnNextDue, Overlap, Policy, Rate
 from hourhand.operations.definition import define_change, define_job
 from hourhand.operations.policy import LIMIT_MAX, policy_fields
-from hourhand.operations.requests import JobPatch, JobRequest
+from hourhand.operations.requests import JobPatch, JobRequest, RetryRequest
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
 JOB_ID = time_ordered_id(NOW, 12345)
@@ -40,9 +40,16 @@ def faults_of(**fields: Any) -> dict[str, str]:
 
 
 durations = st.none() | st.sampled_from(["1s", "90s", "1h30m", "500ms", "366d"])
+
+
+def is_agreed(words: dict[str, Any]) -> bool:
+    waiting = words["overlap_max"] is None or words["overlap"] == "queue_all"
+    return waiting and (words["overlap"], words["on_next_due"]) != ("allow", "supersede")
+
+
 requests = st.fixed_dictionaries(
     {
-        "overlap": st.none() | st.sampled_from([word.value for word in Overlap]),
+        "overlap": st.sampled_from([None, *(word.value for word in Overlap)]),
         "overlap_max": st.none() | st.integers(1, 1000),
         "on_next_due": st.none() | st.sampled_from([word.value for word in OnNextDue]),
         "max_concurrency": st.none() | st.integers(1, LIMIT_MAX),
@@ -52,7 +59,7 @@ requests = st.fixed_dictionaries(
         "at_most_once": st.none() | st.booleans(),
         "on_disconnect": st.none() | st.sampled_from(["continue", "kill"]),
     }
-)
+).map(lambda words: words if is_agreed(words) else {**words, "overlap": "queue_all"})
 keys = st.just({}) | st.fixed_dictionaries(
     {"concurrency_key": st.sampled_from(["all", "customer-{id}"])},
     optional={"concurrency_limit": st.integers(1, LIMIT_MAX)},
@@ -155,11 +162,41 @@ def test_a_change_cannot_ask_for_at_most_once_and_for_retries() -> None:
     assert codes_of(refused.value) == {"/max_retries": "conflicting-fields"}
 
 
+def test_a_job_that_runs_at_most_once_and_names_failures_to_try_again_is_refused() -> None:
+    tried = RetryRequest(on=["timeout"])
+    assert faults_of(at_most_once=True, retry=tried) == {"/retry/on": "conflicting-fields"}
+    told = changed(defined(retry=tried), at_most_once=True)
+    assert (told.policy.at_most_once, told.retry.on) == (True, ())
+
+
+# --- words that do nothing together -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overlap", [None, "skip", "allow"])
+def test_how_many_may_wait_is_refused_where_none_do(overlap: str | None) -> None:
+    assert faults_of(overlap=overlap, overlap_max=5) == {"/overlap_max": "conflicting-fields"}
+
+
+def test_how_many_may_wait_goes_with_the_word_it_belongs_to() -> None:
+    assert changed(defined(overlap="queue_all", overlap_max=5), overlap="skip").policy == Policy(Overlap.SKIP)
+
+
+def test_a_run_that_stands_in_nobodys_way_cannot_be_superseded() -> None:
+    assert faults_of(overlap="allow", on_next_due="supersede") == {"/on_next_due": "conflicting-fields"}
+
+
 # --- keys -------------------------------------------------------------------------------------------------
 
 
 def test_a_limit_without_a_key_is_refused() -> None:
     assert faults_of(concurrency_limit=2) == {"/concurrency_limit": "conflicting-fields"}
+
+
+@pytest.mark.parametrize("key", ["a-{nope", "a-}", "{a{id}}", "{id}}", "", "x" * 201])
+def test_a_key_that_is_none_whatever_the_payload_is_refused_without_looking_there(key: str) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        defined(concurrency_key=key)
+    assert [(fault.pointer, fault.beside) for fault in refused.value.faults] == [("/concurrency_key", None)]
 
 
 def test_a_key_can_be_taken_away_without_naming_its_limit() -> None:
@@ -199,4 +236,5 @@ def test_one_field_of_a_policy_can_be_taken_back_and_the_others_stay(
 ) -> None:
     old = defined(**words, **key)
     new = changed(old, **{field: None})
-    assert policy_fields(new.policy) == {**policy_fields(old.policy), field: None}
+    gone = {field, "overlap_max"} if field == "overlap" else {field}
+    assert policy_fields(new.policy) == {**policy_fields(old.policy), **dict.fromkeys(gone)}

@@ -5,6 +5,8 @@ still due, `completed` or `failed` (as its last run) when nothing is, and `pause
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -15,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from hourhand.api.answers import Answer, json_answer, replay_header
 from hourhand.api.decoding import decode_optional_body, read_body
 from hourhand.api.endpoints import Call, Endpoint
-from hourhand.api.faults import all_faults, renamed, renamed_pointers
+from hourhand.api.faults import all_faults, renamed, worded
 from hourhand.api.frequencies import (
     SHORT_FORMS,
     frequency_faults,
@@ -44,6 +46,10 @@ _POINTERS: Final = {
     "/schedule": "/executionTime",  # a schedule never falls due here only because its beginning is too late
     "/start_at": "/executionTime",
 }
+_WORDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "run-at-in-past": {"hint": "to run it at once, leave executionTime out"},
+    "invalid-priority": {"message": "a priority is low, medium or high", "allowed": ["low", "medium", "high"]},
+}
 _JOB_TYPES: Final = ("one-time", "recurring")
 _PRIORITY_BANDS: Final = {"low": [0, 1, 2, 3], "medium": [4, 5, 6], "high": [7, 8, 9]}
 _STATES: Final = {
@@ -60,6 +66,8 @@ _LOG_LINES_MAX: Final = 10_000
 _SEARCHED_MAX: Final = 2_000
 """Jobs looked through for one filtered page: the words pending/running and completed/failed depend on the runs."""
 _LATEST_AT_ONCE: Final = 8
+_PAGES_MAX: Final = 100_000
+_PAGE_NUMBERS: Final = {"type": "integer", "minimum": 1, "maximum": _PAGES_MAX, "default": 1}
 
 
 class SubmittedJob(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -121,7 +129,7 @@ class JobServiceRoutes:
             Parameter("status", "Only jobs with this status.", {"type": "string", "enum": list(_STATES)}),
             Parameter("type", "Only jobs of this type.", {"type": "string", "enum": list(_JOB_TYPES)}),
             Parameter("priority", "Only jobs of this priority.", {"type": "string", "enum": list(_PRIORITY_BANDS)}),
-            Parameter("page", "Which page, from 1.", {"type": "integer", "minimum": 1, "default": 1}),
+            Parameter("page", "Which page, from 1.", _PAGE_NUMBERS),
             limit_parameter(20, 100),
         )
         submit = Endpoint(
@@ -156,8 +164,8 @@ class JobServiceRoutes:
         body, form = read_body(call.body, SubmittedJob)
         request, clashes = _request_of(body)
         if form or clashes:
-            raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
-        with renamed_pointers(_POINTERS):
+            raise all_faults(form, clashes, _worded(self._jobs.faults_of(call.caller, request)))
+        with worded(_worded):
             made = await self._jobs.create(call.caller, request, key)
         return json_answer(JobOutcome(made.job.job_id, "submitted"), 202, replay_header(made.replayed))
 
@@ -170,8 +178,8 @@ class JobServiceRoutes:
             _reschedule(patch, await self._jobs.get(call.caller, job_id), body)
         if form or clashes:
             further = await self._jobs.faults_of_change(call.caller, job_id, patch)
-            raise all_faults(form, clashes, renamed(further, _POINTERS))
-        with renamed_pointers(_POINTERS):
+            raise all_faults(form, clashes, _worded(further))
+        with worded(_worded):
             await self._jobs.update(call.caller, job_id, patch)
         return json_answer(JobOutcome(job_id, "updated"))
 
@@ -204,7 +212,7 @@ class JobServiceRoutes:
             priorities=query.choice("priority", _PRIORITY_BANDS),
         )
         limit = query.integer("limit", 20, 1, 100)
-        skip = (query.integer("page", 1, 1, 100_000) - 1) * limit
+        skip = (query.integer("page", 1, 1, _PAGES_MAX) - 1) * limit
         if wanted in {None, "paused", "cancelled"}:
             page = await self._jobs.list(call.caller, filters, None, limit, skip)
             return json_answer(await self._listed(call.caller, page.jobs))
@@ -258,6 +266,12 @@ def _request_of(body: SubmittedJob) -> tuple[JobRequest, list[Fault]]:
         request.schedule = recurring_schedule(body.frequency, first)
         faults += frequency_faults(body.frequency)
     return request, faults
+
+
+def _worded(faults: Sequence[Fault]) -> list[Fault]:
+    """Faults in the words of this contract, which knows neither `if_past` nor priorities in numbers."""
+    told = renamed(faults, _POINTERS)
+    return [replace(fault, **_WORDS[fault.code]) if fault.code in _WORDS else fault for fault in told]
 
 
 def _type_faults(body: SubmittedJob) -> list[Fault]:

@@ -6,7 +6,7 @@ elsewhere: `schedule_type` INTERVAL with `interval`, and the status words COMPLE
 and MISSED.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -18,11 +18,12 @@ from hourhand.api.answers import Answer, header, json_answer, replay_header
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
-from hourhand.api.faults import all_faults, renamed, renamed_pointers
+from hourhand.api.faults import all_faults, renamed, worded
 from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, limit_parameter
 from hourhand.api.views import RunIdView
 from hourhand.model.errors import Fault
 from hourhand.model.job import Job
+from hourhand.model.policy import Overlap
 from hourhand.model.run import Run
 from hourhand.model.schedule import Every, describe
 from hourhand.model.states import RunState
@@ -159,8 +160,8 @@ class ScheduleServiceRoutes:
         schedule, clashes = _schedule_of(body)
         request = JobRequest(name=body.name, payload=body.payload, schedule=schedule, max_retries=body.max_retries)
         if form or clashes:
-            raise all_faults(form, clashes, renamed(self._jobs.faults_of(call.caller, request), _POINTERS))
-        with renamed_pointers(_POINTERS):
+            raise all_faults(form, clashes, _worded(self._jobs.faults_of(call.caller, request)))
+        with worded(_worded):
             made = await self._jobs.create(call.caller, request, key)
         location = header("location", f"{BASE}/{made.job.job_id}")
         return json_answer(ScheduledJobId(made.job.job_id), 202, [location, *replay_header(made.replayed)])
@@ -174,8 +175,8 @@ class ScheduleServiceRoutes:
             patch.schedule, clashes = _schedule_of(change)
         if form or clashes:
             further = await self._jobs.faults_of_change(call.caller, job_id, patch)
-            raise all_faults(form, clashes, renamed(further, _POINTERS))
-        with renamed_pointers(_POINTERS):
+            raise all_faults(form, clashes, _worded(further))
+        with worded(_worded):
             changed = await self._jobs.update(call.caller, job_id, patch, call.if_version())
         return json_answer(_job_view(changed.job))
 
@@ -188,6 +189,8 @@ class ScheduleServiceRoutes:
         request, form = read_optional_body(call.body, RunNowRequest)
         if form:
             raise all_faults(form, await self._jobs.faults_of_run(call.caller, job_id, request))
+        # The contract knows no refusal because another run is under way: it runs beside it.
+        request.overlap = request.overlap or Overlap.ALLOW.value
         return json_answer(RunIdView(await self._jobs.run_now(call.caller, job_id, request)), 202)
 
     async def get(self, call: Call) -> Answer:
@@ -210,6 +213,11 @@ class ScheduleServiceRoutes:
         return json_answer(
             views, 200, [] if page.next_before is None else [_next_page(call, page.next_before, bound_to)]
         )
+
+
+def _worded(faults: Sequence[Fault]) -> list[Fault]:
+    """Faults at the fields of this contract."""
+    return renamed(faults, _POINTERS)
 
 
 def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> tuple[dict[str, Any], list[Fault]]:

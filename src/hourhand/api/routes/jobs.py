@@ -8,7 +8,7 @@ from hourhand.api.answers import Answer, header, json_answer, replay_header
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import decode_optional_body, read_batch, read_body, read_lines, read_optional_body
 from hourhand.api.endpoints import NDJSON, Call, Endpoint
-from hourhand.api.faults import all_faults
+from hourhand.api.faults import FAULTS_MAX, all_faults
 from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, Parameter, Query, limit_parameter, pick
 from hourhand.api.routes.runs import FILTERS, run_page_answer
 from hourhand.api.settings import ApiSettings
@@ -27,7 +27,7 @@ from hourhand.api.views import (
     job_view,
     run_view,
 )
-from hourhand.model.errors import Fault, InvalidFields, InvalidParameter
+from hourhand.model.errors import Fault, InvalidParameter
 from hourhand.model.job import PRIORITY_WORDS
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import SLICE, JobOperations
@@ -41,6 +41,7 @@ from hourhand.operations.requests import (
     RunNowRequest,
 )
 from hourhand.operations.runs import RunOperations
+from hourhand.operations.unique_keys import repeated_unique_keys
 
 BASE: Final = "/api/v1/jobs"
 _BATCH: Final = BASE + "/batch"
@@ -179,9 +180,10 @@ class JobRoutes:
     async def create(self, call: Call) -> Answer:
         key = call.idempotency_key(BASE)
         request, form = read_body(call.body, JobRequest)
-        if form:
-            raise all_faults(form, self._jobs.faults_of(call.caller, request))
-        made = await self._jobs.create(await caller_for(call, request.namespace), request, key)
+        clashes = _namespace_clashes(call, request.namespace, "/namespace")
+        if form or clashes:
+            raise all_faults(form, clashes, self._jobs.faults_of(call.caller, request))
+        made = await self._jobs.create(await _caller_for(call, request.namespace), request, key)
         location = header("location", f"{BASE}/{made.job.job_id}")
         return json_answer(job_view(made.job), 202, [location, *replay_header(made.replayed)])
 
@@ -189,9 +191,10 @@ class JobRoutes:
         key = call.idempotency_key(_BATCH)
         read = read_lines if call.content_type == NDJSON else read_batch
         requests, form = read(call.body, JobRequest, self._settings.batch_items_max)
-        if form:
-            raise all_faults(form, await self._faults_of_many(call.caller, requests), depth=2)
-        caller = await caller_for(call, _one_namespace(requests, call.caller))
+        namespace, clashes = _one_namespace(call, requests)
+        if form or clashes:
+            raise all_faults(form, clashes, await self._faults_of_many(call.caller, requests), depth=2)
+        caller = await _caller_for(call, namespace)
         made = await self._jobs.create_many(caller, requests, key)
         return json_answer(BatchView(made.job_ids, len(made.job_ids)), 202, replay_header(made.replayed))
 
@@ -203,7 +206,7 @@ class JobRoutes:
             faults += [fault.under(f"/{place}") for fault in self._jobs.faults_of(caller, request)]
             if len(faults) >= 1000:  # far more than will be told
                 break
-        return faults
+        return faults + repeated_unique_keys(requests)
 
     async def list_jobs(self, call: Call) -> Answer:
         filters = job_filter(call.query)
@@ -266,14 +269,18 @@ class JobRoutes:
         return json_answer(VersionsView(await self._jobs.versions(call.caller, call.id("job_id"), limit)))
 
 
-async def caller_for(call: Call, namespace: str | None) -> Caller:
+async def _caller_for(call: Call, namespace: str | None) -> Caller:
     """The caller in the namespace that the body names."""
     if namespace is None or namespace == call.caller.namespace:
         return call.caller
-    if call.query.text("namespace") is not None:
-        message = f"the body says {namespace[:100]!r}, the address says {call.caller.namespace!r}"
-        raise InvalidFields([Fault("/namespace", "conflicting-namespace", message)])
     return await call.caller_in(namespace)
+
+
+def _namespace_clashes(call: Call, namespace: str | None, pointer: str) -> list[Fault]:
+    if namespace in (None, call.caller.namespace) or call.query.text("namespace") is None:
+        return []
+    message = f"the body says {str(namespace)[:100]!r}, the address says {call.caller.namespace!r}"
+    return [Fault(pointer, "conflicting-namespace", message)]
 
 
 def job_filter(query: Query) -> JobFilter:
@@ -298,19 +305,17 @@ def _labels(given: Sequence[str]) -> dict[str, str] | None:
     return labels or None
 
 
-def _one_namespace(requests: Sequence[JobRequest], caller: Caller) -> str | None:
+def _one_namespace(call: Call, requests: Sequence[JobRequest]) -> tuple[str | None, list[Fault]]:
     """A batch is one transaction of one caller, so all its jobs go to one namespace."""
-    first = requests[0].namespace or caller.namespace
-    faults = [
-        Fault(
-            f"/{index}/namespace", "conflicting-namespace", f"the batch goes to {first!r}; one batch has one namespace"
-        )
+    home = call.caller.namespace
+    first = requests[0].namespace or home
+    message = f"the batch goes to {first!r}; one batch has one namespace"
+    clashes = [
+        Fault(f"/{index}/namespace", "conflicting-namespace", message, beside="/0/namespace")
         for index, request in enumerate(requests)
-        if (request.namespace or caller.namespace) != first
+        if (request.namespace or home) != first
     ]
-    if faults:
-        raise InvalidFields(faults[:100])
-    return first
+    return first, [*_namespace_clashes(call, first, "/0/namespace"), *clashes[:FAULTS_MAX]]
 
 
 def _changed(changed: Changed) -> Answer:

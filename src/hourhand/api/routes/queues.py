@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from hourhand.api.answers import Answer, json_answer
-from hourhand.api.decoding import decode_optional_body, read_body
+from hourhand.api.decoding import decode_optional_body, read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults
 from hourhand.api.views import EmptyBody
@@ -56,12 +56,14 @@ class QueueRoutes:
     async def put(self, call: Call) -> Answer:
         request, form = read_body(call.body, QueueRequest)
         if form:
-            raise all_faults(form)
+            raise all_faults(form, self._queues.faults_of_set(request))
         return json_answer(await self._queues.set(call.caller, call.path["queue"], request))
 
     async def pause(self, call: Call) -> Answer:
-        reason = decode_optional_body(call.body, PauseRequest).reason
-        return json_answer(await self._queues.pause(call.caller, call.path["queue"], reason))
+        request, form = read_optional_body(call.body, PauseRequest)
+        if form:
+            raise all_faults(form, self._queues.faults_of_pause(request.reason))
+        return json_answer(await self._queues.pause(call.caller, call.path["queue"], request.reason))
 
     async def resume(self, call: Call) -> Answer:
         decode_optional_body(call.body, EmptyBody)
@@ -73,5 +75,5 @@ class QueueRoutes:
     async def put_namespace(self, call: Call) -> Answer:
         request, form = read_body(call.body, NamespaceRequest)
         if form:
-            raise all_faults(form)
+            raise all_faults(form, self._queues.faults_of_namespace(request))
         return json_answer(await self._queues.set_namespace(call.caller, call.path["name"], request))

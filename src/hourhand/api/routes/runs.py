@@ -6,7 +6,7 @@ from uuid import UUID
 
 from hourhand.api.answers import JSON, TEXT, Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
-from hourhand.api.decoding import decode_optional_body, read_body
+from hourhand.api.decoding import decode_optional_body, read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults
 from hourhand.api.parameters import CURSOR, Parameter, limit_parameter, pick
@@ -28,6 +28,7 @@ from hourhand.model.local_time import InstantFault, parse_instant
 from hourhand.model.states import Reason, RunState
 from hourhand.operations.requests import CancelRunsRequest, RetryRunRequest, RetryRunsRequest, RunFilter
 from hourhand.operations.runs import RunOperations
+from hourhand.operations.selection import faults_of_selection, retry_faults
 
 BASE: Final = "/api/v1/runs"
 _ONE: Final = BASE + "/{run_id}"
@@ -148,21 +149,23 @@ class RunRoutes:
     async def cancel_many(self, call: Call) -> Answer:
         request, form = read_body(call.body, CancelRunsRequest)
         if form:
-            raise all_faults(form)
+            raise all_faults(form, faults_of_selection(request))
         done = await self._runs.cancel_many(call.caller, request)
         return json_answer(
             RunsCancelledView(len(done.ended), len(done.asked), [*done.ended, *done.asked], done.more), 202
         )
 
     async def retry(self, call: Call) -> Answer:
-        request = decode_optional_body(call.body, RetryRunRequest)
+        request, form = read_optional_body(call.body, RetryRunRequest)
+        if form:
+            raise all_faults(form, retry_faults(request))
         run_id = await self._runs.retry(call.caller, call.id("run_id"), request)
         return json_answer(RunIdView(run_id), 202, [header("location", f"{BASE}/{run_id}")])
 
     async def retry_many(self, call: Call) -> Answer:
         request, form = read_body(call.body, RetryRunsRequest)
         if form:
-            raise all_faults(form)
+            raise all_faults(form, faults_of_selection(request))
         done = await self._runs.retry_many(call.caller, request)
         return json_answer(RunsRetriedView(len(done.run_ids), done.run_ids, done.more), 202)
 

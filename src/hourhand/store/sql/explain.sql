@@ -3,7 +3,8 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready
        NULL::timestamptz AS ended_at, r.waits_on, r.expires_at, r.gate_ids || l.gate_ids AS gate_ids, r.executor_id,
        l.queue, l.needs, j.status, j.pause_reason, q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
        (SELECT a.reason FROM hourhand.attempts a WHERE a.run_id = r.run_id ORDER BY a.attempt DESC LIMIT 1) AS reason,
-       NULL::text AS error, clock_timestamp() AS now
+       NULL::text AS error, 0 AS failures, NULL::smallint AS max_retries, NULL::jsonb AS retry, NULL::jsonb AS policy,
+       clock_timestamp() AS now
   FROM hourhand.live_runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   JOIN hourhand.lanes l ON l.lane_id = r.lane_id
@@ -11,11 +12,18 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
 
 -- name: explain_finished_run
+-- What the job says of retries counts only if that is still what counted for the run. Of its attempts the table has all
+-- but the last.
 SELECT r.run_id, r.job_id, coalesce(j.name, '') AS job_name, r.state, r.scheduled_for, r.scheduled_for AS ready_at,
        r.attempt, coalesce(j.priority, 0) AS priority, r.started_at, r.ended_at, NULL::int AS waits_on,
        NULL::timestamptz AS expires_at, NULL::int[] AS gate_ids, r.executor_id, ''::text AS queue, ''::text AS needs,
        coalesce(j.status, 0) AS status, j.pause_reason, NULL::timestamptz AS paused_at, NULL::text AS paused_by,
-       NULL::text AS queue_pause_reason, r.reason, r.error, clock_timestamp() AS now
+       NULL::text AS queue_pause_reason, r.reason, r.error,
+       1 + (SELECT count(*) FROM hourhand.attempts a WHERE a.run_id = r.run_id AND a.state IN (11, 12)) AS failures,
+       CASE WHEN j.version = r.version THEN j.max_retries END AS max_retries,
+       CASE WHEN j.version = r.version THEN j.retry END AS retry,
+       CASE WHEN j.version = r.version THEN j.policy END AS policy,
+       clock_timestamp() AS now
   FROM hourhand.runs r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
@@ -40,6 +48,20 @@ SELECT g.gate_id, h.run_id, h.job_name, h.since
      ORDER BY since, r.run_id
      LIMIT @limit
  ) h;
+
+-- name: explain_line
+-- How many are let go before a run that waits for a place: those that were told already and not claimed yet, those of
+-- higher priority, and of its own those that wait longer.
+SELECT (SELECT count(*) FROM (
+          SELECT FROM hourhand.live_runs
+           WHERE state = 0 AND waits_on = @gate_id::int AND ready_at <= @now LIMIT @limit) told)
+     + (SELECT count(*) FROM (
+          SELECT FROM hourhand.live_runs
+           WHERE state = 1 AND waits_on = @gate_id AND priority > @priority::smallint LIMIT @limit) higher)
+     + (SELECT count(*) FROM (
+          SELECT FROM hourhand.live_runs
+           WHERE state = 1 AND waits_on = @gate_id AND priority = @priority AND ready_at < @ready_at LIMIT @limit) earlier)
+       AS ahead;
 
 -- name: explain_siblings
 -- Earlier runs of the job that are not finished. Ids grow with the time that a run stands for.

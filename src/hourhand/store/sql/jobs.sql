@@ -16,7 +16,7 @@ SELECT next_fire FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, expires_at)
 SELECT hourhand.scheduled_run_id(due, t.job_id), t.job_id, due, due, t.namespace_id, t.lane_id, t.version, 0, t.priority,
-       CASE WHEN @once::boolean THEN 0 ELSE 1 END, t.gate_ids, due + t.expires_after
+       CASE WHEN @once::boolean AND NOT t.exclusive THEN 0 ELSE 1 END, t.gate_ids, due + t.expires_after
   FROM hourhand.timetable t, unnest(@dues::timestamptz[]) AS due
  WHERE t.job_id = @job_id
 ON CONFLICT DO NOTHING;

@@ -22,6 +22,10 @@ SELECT lane_id, priority, ready_at FROM heads WHERE lane_id = ANY (@lanes::int[]
 -- peek_ready. The fence number drawn here ends the right of every earlier attempt of these runs. A recurring run that
 -- an earlier one of its job stands in the way of is not claimed: once due, it waits to be judged by the job's overlap
 -- policy. In the answer such rows have no fence.
+--
+-- An earlier run can also be made while somebody claims a later one and cannot see it yet. So whoever claims the earlier
+-- one takes those that follow out of the ready index, where the other's lock or its own finds them. If it cannot, because
+-- one of them is just being claimed, it steps back.
 WITH heads AS (
     SELECT h.* FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[], @limits::int[])
                     WITH ORDINALITY AS h(lane_id, priority, share, most, place)
@@ -29,13 +33,13 @@ WITH heads AS (
      WHERE NOT l.held AND NOT l.gated AND l.gate_ids IS NULL      -- as it is now, whatever the executor knows
        AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
 ), picked AS MATERIALIZED (
-    SELECT c.run_id, c.overlaps, s.share
+    SELECT c.run_id, c.job_id, c.namespace_id, c.overlaps, c.followers, s.share
       FROM (SELECT share, max(most) AS most FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
-        SELECT p.run_id, p.overlaps
+        SELECT p.*
           FROM (SELECT lane_id, priority FROM heads WHERE share = s.share ORDER BY place) h
          CROSS JOIN LATERAL (
-            SELECT r.run_id,
+            SELECT r.run_id, r.job_id, r.namespace_id,
                    CASE WHEN r.cause <> 0 THEN EXISTS (
                        SELECT FROM hourhand.live_runs e
                         WHERE e.job_id = r.job_id AND e.cause <> 0
@@ -43,7 +47,14 @@ WITH heads AS (
                           -- the way whatever it stands for, unless it was let run beside this one.
                           AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
                    ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
-                   ELSE false END AS overlaps
+                   ELSE false END AS overlaps,
+                   CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
+                       SELECT count(*) FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state = 0
+                          -- Which others may be claiming: their clocks differ by less.
+                          AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
+                          AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+                   ) ELSE 0 END AS followers
               FROM hourhand.live_runs r
              WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @until
              ORDER BY r.ready_at
@@ -52,15 +63,33 @@ WITH heads AS (
          ) p
          LIMIT s.most
      ) c
+), followed AS MATERIALIZED (
+    SELECT p.run_id, p.job_id, p.followers FROM picked p
+     WHERE p.followers > 0 AND NOT p.overlaps
+       AND hourhand.overlap_policy(p.namespace_id, p.job_id, p.run_id) <> 'allow'
+), followers AS MATERIALIZED (
+    SELECT f.run_id AS first_id, e.run_id
+      FROM followed f
+      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state = 0
+                               AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
+                               AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+       FOR UPDATE OF e SKIP LOCKED
+), contested AS MATERIALIZED (
+    SELECT f.run_id FROM followed f
+     WHERE f.followers > (SELECT count(*) FROM followers w WHERE w.first_id = f.run_id)
 ), claimed AS (
     UPDATE hourhand.live_runs r
        SET state = 2, executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence')
-      FROM picked WHERE r.run_id = picked.run_id AND NOT picked.overlaps
+      FROM picked
+     WHERE r.run_id = picked.run_id AND NOT picked.overlaps AND picked.run_id NOT IN (SELECT run_id FROM contested)
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
               r.failures, r.losses, r.cause, picked.share
 ), parked AS (
     UPDATE hourhand.live_runs r SET state = 1, waits_on = 0
-      FROM picked WHERE r.run_id = picked.run_id AND picked.overlaps AND r.ready_at <= @now
+      FROM (SELECT run_id, false AS follows FROM picked WHERE picked.overlaps
+             UNION SELECT run_id, false FROM contested
+             UNION SELECT run_id, true FROM followers) p
+     WHERE r.run_id = p.run_id AND (p.follows OR r.ready_at <= @now)
     RETURNING r.run_id
 )
 SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_at, c.fence, c.attempt, c.failures,
@@ -76,7 +105,8 @@ SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
   FROM parked;
 
 -- name: careful_candidates
--- Due runs of lanes with gates, for each share in the order of its heads, locked until the gates have been asked.
+-- Due runs of lanes with gates, for each share in the order of its heads, locked until the gates have been asked. Those
+-- that follow one of them are taken out of the ready index, for the reason that claim_runs gives.
 WITH heads AS (
     SELECT h.*, l.gate_ids
       FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[])
@@ -84,28 +114,56 @@ WITH heads AS (
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held
        AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
-)
-SELECT c.run_id, c.gate_ids, c.waits_on, c.overlaps, s.share
-  FROM (SELECT share FROM heads GROUP BY share ORDER BY min(place)) s
- CROSS JOIN LATERAL (
-    SELECT p.*
-      FROM (SELECT lane_id, priority, gate_ids FROM heads WHERE share = s.share ORDER BY place) h
+), picked AS MATERIALIZED (
+    SELECT c.*, s.share, s.place
+      FROM (SELECT share, min(place) AS place FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
-        SELECT r.run_id, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
-               CASE WHEN r.cause <> 0 THEN EXISTS (
-                   SELECT FROM hourhand.live_runs e
-                    WHERE e.job_id = r.job_id AND e.cause <> 0
-                      AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))     -- see claim_runs
-               ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
-               ELSE false END AS overlaps
-          FROM hourhand.live_runs r
-         WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
-         ORDER BY r.ready_at
+        SELECT p.*, h.place AS head
+          FROM (SELECT lane_id, priority, gate_ids, place FROM heads WHERE share = s.share ORDER BY place) h
+         CROSS JOIN LATERAL (
+            SELECT r.run_id, r.job_id, r.namespace_id, r.ready_at, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
+                   CASE WHEN r.cause <> 0 THEN EXISTS (
+                       SELECT FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0
+                          AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
+                   ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
+                   ELSE false END AS overlaps,
+                   CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
+                       SELECT count(*) FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state = 0
+                          AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
+                          AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+                   ) ELSE 0 END AS followers
+              FROM hourhand.live_runs r
+             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
+             ORDER BY r.ready_at
+             LIMIT @limit
+               FOR UPDATE SKIP LOCKED
+         ) p
          LIMIT @limit
-           FOR UPDATE SKIP LOCKED
-     ) p
-     LIMIT @limit
- ) c;
+     ) c
+), followed AS MATERIALIZED (
+    SELECT p.run_id, p.job_id, p.followers FROM picked p
+     WHERE p.followers > 0 AND NOT p.overlaps
+       AND hourhand.overlap_policy(p.namespace_id, p.job_id, p.run_id) <> 'allow'
+), followers AS MATERIALIZED (
+    SELECT f.run_id AS first_id, e.run_id
+      FROM followed f
+      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state = 0
+                               AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
+                               AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+       FOR UPDATE OF e SKIP LOCKED
+), parked AS (
+    UPDATE hourhand.live_runs r SET state = 1, waits_on = 0 WHERE r.run_id IN (SELECT run_id FROM followers)
+)
+SELECT p.run_id, p.gate_ids, p.waits_on, p.share,
+       p.overlaps OR EXISTS (
+           SELECT FROM followed f
+            WHERE f.run_id = p.run_id
+              AND f.followers > (SELECT count(*) FROM followers w WHERE w.first_id = f.run_id)
+       ) AS overlaps
+  FROM picked p
+ ORDER BY p.place, p.head, p.ready_at;
 
 -- name: lock_gates
 -- In order of their numbers, so that two who need the same ones never wait for each other.
@@ -227,7 +285,8 @@ SELECT run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, execut
        CASE was WHEN 4 THEN 'cancelled' ELSE reason END, error, CASE was WHEN 4 THEN NULL ELSE result END
   FROM finished
 ON CONFLICT DO NOTHING                    -- one run that is final already must not hold up the others
-RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go;
+RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go,
+          (SELECT sum(cardinality(gate_ids)) FROM finished) > (SELECT count(*) FROM freed) AS places_left;
 
 -- name: requeue_runs
 -- Brings runs back to the queue after a failure, a loss or a hand-back, and keeps the attempt. Runs that are being
@@ -246,12 +305,14 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
            -- The job may have changed meanwhile: the next attempt belongs where it belongs now.
            lane_id = coalesce(j.lane_id, r.lane_id), priority = coalesce(j.priority, r.priority),
            version = coalesce(j.version, r.version),
-           -- The time to wait for a first start is over; a deadline stays.
-           expires_at = CASE WHEN r.expires_at IS NOT NULL THEN
+           -- The time to wait for a first start is over, unless there was none; a deadline stays.
+           expires_at = CASE
+               WHEN x.failed + x.lost = 0 AND coalesce(x.started_at, r.started_at) IS NULL THEN r.expires_at
+               WHEN r.expires_at IS NOT NULL THEN
                greatest(r.scheduled_for, (SELECT q.requested_at FROM hourhand.run_requests q WHERE q.run_id = r.run_id))
                + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8) END
-      FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[])
-           AS x(run_id, fence, ready_at, failed, lost)
+      FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[],
+                  @started::timestamptz[]) AS x(run_id, fence, ready_at, failed, lost, started_at)
       JOIN hourhand.live_runs o ON o.run_id = x.run_id     -- the row as it was: RETURNING shows it as it has become
       LEFT JOIN job j ON j.namespace_id = o.namespace_id AND j.job_id = o.job_id
      WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
@@ -283,7 +344,24 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
       JOIN returned r USING (run_id)
     ON CONFLICT DO NOTHING
 )
-SELECT run_id, (SELECT count(*) FROM let_go) AS let_go FROM returned;
+SELECT run_id, (SELECT count(*) FROM let_go) AS let_go,
+       (SELECT sum(cardinality(gate_ids)) FROM returned) > (SELECT count(*) FROM freed) AS places_left
+  FROM returned;
+
+-- name: find_strays
+-- Places of runs that are not in anybody's hands: of the given ones, or of all. Whoever takes places from a run that is
+-- just ending may leave some: its end does not see them yet.
+SELECT s.run_id, s.gate_id FROM hourhand.gate_slots s
+ WHERE (@run_ids::uuid[] IS NULL OR s.run_id = ANY (@run_ids))
+   AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4));
+
+-- name: drop_strays
+-- After lock_gates, in a statement of its own: who takes places holds the gates, so nobody has taken these again unseen.
+DELETE FROM hourhand.gate_slots s
+ USING unnest(@run_ids::uuid[], @gate_ids::int[]) AS x(run_id, gate_id)
+ WHERE s.run_id = x.run_id AND s.gate_id = x.gate_id
+   AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4))
+RETURNING s.run_id;
 
 -- name: insert_manual_run
 -- Waits for a change of the job that is under way; a cancelled job gets no run, and none is made of an older version,
@@ -333,7 +411,7 @@ SELECT run_id, fence FROM hourhand.live_runs WHERE state = 4 AND executor_id = @
 -- name: held_by
 -- Runs in the hands of executors. A walk over the whole table: asked for seldom, and an index by executor would cost
 -- every claim.
-SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id,
+SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id, r.gate_ids IS NOT NULL AS gated,
        coalesce((SELECT (j.policy ->> 'at_most_once')::boolean FROM hourhand.jobs j
                   WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id), false) AS at_most_once
   FROM hourhand.live_runs r

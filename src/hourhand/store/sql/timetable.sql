@@ -12,12 +12,13 @@ WITH due AS (
        FOR UPDATE SKIP LOCKED
 ), fired AS (
     DELETE FROM hourhand.timetable t WHERE t.job_id = ANY (ARRAY(SELECT job_id FROM due))
-    RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after
+    RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after,
+              t.exclusive
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, expires_at)
 SELECT hourhand.scheduled_run_id(next_fire, job_id), job_id, next_fire, next_fire, namespace_id, lane_id, version, 0,
-       priority, 0, gate_ids, next_fire + expires_after
+       priority, exclusive::int, gate_ids, next_fire + expires_after
   FROM fired
 ON CONFLICT DO NOTHING
 RETURNING ready_at;

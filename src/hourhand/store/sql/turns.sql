@@ -9,25 +9,40 @@ SELECT (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0
                   ORDER BY expires_at LIMIT 1) <= @now, false) AS expired;
 
 -- name: waiting_turns
--- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy.
+-- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy. Of
+-- those that were asked for in the order of a queue without end only the first is of interest: nothing becomes of the
+-- others as long as it waits, and there may be thousands.
+WITH waiting AS MATERIALIZED (
+    SELECT x.run_id, x.job_id, x.namespace_id, x.scheduled_for, x.ready_at, x.cause,
+           x.cause = 2 AND row_number() OVER (PARTITION BY x.job_id ORDER BY x.run_id) > 1 AS later
+      FROM hourhand.live_runs x
+     WHERE x.waits_on = 0 AND x.state = 1
+)
 SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
        hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for,
        hourhand.scheduled_run_id(j.due_at, j.job_id) AS once_run_id
-  FROM hourhand.live_runs w
+  FROM waiting w
   JOIN hourhand.jobs j ON j.namespace_id = w.namespace_id AND j.job_id = w.job_id
   JOIN hourhand.shards s ON s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)
- WHERE w.waits_on = 0 AND w.state = 1 AND s.owner_id = @node_id
+ WHERE s.owner_id = @node_id
+   AND NOT (w.later AND EXISTS (SELECT FROM hourhand.run_requests q
+                                 WHERE q.run_id = w.run_id AND q.overlap = 'queue_all'))
    AND (@after_ready::timestamptz IS NULL OR (w.ready_at, w.run_id) > (@after_ready, @after_id::uuid))
  ORDER BY w.ready_at, w.run_id
  LIMIT @limit;
 
 -- name: unfinished_of_jobs
--- Every unfinished run of the given jobs, also the single one of a job that runs once: who stands in whose way.
+-- The unfinished runs of the given jobs that are in the way of some up to a last one, also the single one of a job that
+-- runs once: those before it, and what is in somebody's hands.
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0 AS retrying,
        r.state = 1 AND r.waits_on = 0 AS held_back
   FROM hourhand.live_runs r
- WHERE (r.job_id = ANY (@job_ids::uuid[]) AND r.cause <> 0) OR r.run_id = ANY (@once_run_ids::uuid[])
- ORDER BY r.scheduled_for, r.run_id;
+ WHERE r.run_id = ANY (@once_run_ids::uuid[])
+ UNION
+SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0, r.state = 1 AND r.waits_on = 0
+  FROM unnest(@job_ids::uuid[], @last_ids::uuid[]) AS x(job_id, last_id)
+  JOIN hourhand.live_runs r ON r.job_id = x.job_id AND r.cause <> 0 AND (r.run_id <= x.last_id OR r.state IN (2, 3, 4))
+ ORDER BY scheduled_for, run_id;
 
 -- name: let_turns_go
 UPDATE hourhand.live_runs SET state = 0, waits_on = NULL
@@ -115,9 +130,3 @@ WITH RECURSIVE awaited AS (
 )
 UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
 RETURNING w.run_id;
-
--- name: free_stray_slots
--- Places of runs that are not in anybody's hands: none should exist, and none may stay.
-DELETE FROM hourhand.gate_slots s
- WHERE NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4))
-RETURNING run_id;
