@@ -1,21 +1,16 @@
-"""Tables and details for people, drawn by rich. Imported only when something is to be drawn.
-
-On a terminal a table keeps to its width and leaves out what does not fit; elsewhere every column is there in full,
-so that ids can be cut out by other programs.
-"""
+"""Tables and details for people. Imported only when something is to be drawn."""
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from hourhand.cli.exits import printable
-from hourhand.cli.times import length_text, local_time, local_zone, short_time
+from hourhand.cli.layout import GAP, Column, console_here, draw_details, draw_table
+from hourhand.cli.times import length_text, local_time
 from hourhand.client.views import (
     ClusterView,
     ExplanationView,
@@ -30,40 +25,6 @@ from hourhand.client.views import (
     VersionView,
 )
 
-_UNLIMITED: Final = 100_000
-_GAP: Final = 2
-_TEXT_WIDTH_MIN: Final = 5
-_COLOURS: Final = {
-    "succeeded": "green",
-    "running": "cyan",
-    "claimed": "cyan",
-    "failed": "red",
-    "timed_out": "red",
-    "lost": "red",
-    "cancelling": "yellow",
-    "paused": "yellow",
-    "cancelled": "dim",
-    "completed": "dim",
-    "skipped": "dim",
-    "missed": "yellow",
-    "working": "green",
-    "open": "green",
-    "cordoned": "yellow",
-    "draining": "yellow",
-    "late": "red",
-    "dead": "red",
-    "left": "dim",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    heading: str
-    width_needed: int = 0
-    """Left out on terminals narrower than this."""
-    kind: str = "text"
-    """text, id, time, status or number."""
-
 
 def job_table(jobs: Sequence[JobView]) -> None:
     columns = [
@@ -74,7 +35,7 @@ def job_table(jobs: Sequence[JobView]) -> None:
         Column("NEXT DUE", kind="time"),
         Column("JOB ID", 120, "id"),
     ]
-    _table(columns, [(j.name, j.status, j.kind, schedule_text(j), j.next_due, j.job_id) for j in jobs])
+    draw_table(columns, [(j.name, j.status, j.kind, schedule_text(j), j.next_due, j.job_id) for j in jobs])
 
 
 def run_table(runs: Sequence[RunView]) -> None:
@@ -101,18 +62,18 @@ def run_table(runs: Sequence[RunView]) -> None:
         )
         for run in runs
     ]
-    _table(columns, rows)
+    draw_table(columns, rows)
 
 
 def version_table(versions: Sequence[VersionView]) -> None:
     columns = [Column("VERSION", kind="number"), Column("CHANGED", kind="time"), Column("BY"), Column("WHAT CHANGED")]
     older = {version.version + 1: version.definition for version in versions}
     rows = [(v.version, v.changed_at, v.changed_by, _changes(v, older.get(v.version))) for v in versions]
-    _table(columns, rows)
+    draw_table(columns, rows)
 
 
 def job_details(job: JobView) -> None:
-    _details(
+    draw_details(
         [
             ("job", job.name),
             ("id", job.job_id),
@@ -148,7 +109,7 @@ def job_details(job: JobView) -> None:
 
 
 def run_details(run: RunDetailView) -> None:
-    _details(
+    draw_details(
         [
             ("run", run.run_id),
             ("job", f"{run.job_name} ({run.job_id})"),
@@ -169,7 +130,7 @@ def run_details(run: RunDetailView) -> None:
         ]
     )
     if run.attempts:
-        _console().print()
+        console_here().print()
         columns = [
             Column("TRY", kind="number"),
             Column("STATUS", kind="status"),
@@ -183,11 +144,11 @@ def run_details(run: RunDetailView) -> None:
         rows = [
             (t.attempt, t.status, t.reason, t.started_at, t.ended_at, t.executor, first_line(t.error)) for t in tries
         ]
-        _table(columns, rows)
+        draw_table(columns, rows)
         for one in tries:
             if one.late is not None:
                 came = f"try {one.attempt} came to {one.late.state} at {local_time(one.late.at)}"
-                _console().print(f"{came}: too late, the run had been given to another", highlight=False)
+                console_here().print(f"{came}: too late, the run had been given to another", highlight=False)
 
 
 def _took(run: RunDetailView) -> str:
@@ -201,7 +162,7 @@ def _overlap_text(job: JobView) -> str | None:
 
 
 def cluster_details(address: str, cluster: ClusterView) -> None:
-    _details(
+    draw_details(
         [
             ("address", address),
             ("time", cluster.now and local_time(cluster.now)),
@@ -212,7 +173,7 @@ def cluster_details(address: str, cluster: ClusterView) -> None:
             ("next due", local_time(cluster.next_due) if cluster.next_due else "nothing"),
         ]
     )
-    _console().print()
+    console_here().print()
     columns = [
         Column("NODE"),
         Column("ROLE"),
@@ -227,7 +188,7 @@ def cluster_details(address: str, cluster: ClusterView) -> None:
     if any(late):  # told only when there is something to tell
         columns.append(Column("LATE"))
         rows = [(*row, loops) for row, loops in zip(rows, late, strict=True)]
-    _table(columns, rows)
+    draw_table(columns, rows)
 
 
 def node_table(nodes: Sequence[NodeDetailView]) -> None:
@@ -260,11 +221,11 @@ def node_table(nodes: Sequence[NodeDetailView]) -> None:
         )
         for node in nodes
     ]
-    _table(columns, rows)
+    draw_table(columns, rows)
 
 
 def node_details(node: NodeDetailView) -> None:
-    _details(
+    draw_details(
         [
             ("node", f"{node.name} ({node.node_id})"),
             ("role", node.role + (", leads" if node.leader else "")),
@@ -288,7 +249,7 @@ def owner_table(owners: Sequence[ShardOwnerView]) -> None:
         Column("EPOCH", kind="number"),
         Column("WHICH"),
     ]
-    _table(columns, [(o.name or "nobody", o.node_id, o.count, o.epoch, ", ".join(o.ranges)) for o in owners])
+    draw_table(columns, [(o.name or "nobody", o.node_id, o.count, o.epoch, ", ".join(o.ranges)) for o in owners])
 
 
 def shard_table(shards: Sequence[ShardView]) -> None:
@@ -298,7 +259,7 @@ def shard_table(shards: Sequence[ShardView]) -> None:
         Column("ID", kind="number"),
         Column("EPOCH", kind="number"),
     ]
-    _table(columns, [(shard.shard, shard.name or "nobody", shard.node_id, shard.epoch) for shard in shards])
+    draw_table(columns, [(shard.shard, shard.name or "nobody", shard.node_id, shard.epoch) for shard in shards])
 
 
 def queue_table(queues: Sequence[QueueView]) -> None:
@@ -325,13 +286,13 @@ def queue_table(queues: Sequence[QueueView]) -> None:
         )
         for queue in queues
     ]
-    _table(columns, rows)
+    draw_table(columns, rows)
 
 
 def queue_details(queue: QueueView) -> None:
     by = f" by {queue.paused_by}" if queue.paused_by else ""
     why = f": {queue.pause_reason}" if queue.pause_reason else ""
-    _details(
+    draw_details(
         [
             ("queue", queue.name),
             ("state", f"paused since {local_time(queue.paused_at)}{by}{why}" if queue.paused else "open"),
@@ -345,7 +306,7 @@ def queue_details(queue: QueueView) -> None:
 
 
 def namespace_details(namespace: NamespaceView) -> None:
-    _details(
+    draw_details(
         [
             ("namespace", namespace.name),
             ("limit", namespace.max_concurrency or "none"),
@@ -357,7 +318,7 @@ def namespace_details(namespace: NamespaceView) -> None:
 
 def explanation(found: ExplanationView) -> None:
     """The answer first, then how it comes about."""
-    _details(
+    draw_details(
         [
             ("run", f"{found.run_id} of job {found.job_name}"),
             ("status", found.status),
@@ -366,22 +327,22 @@ def explanation(found: ExplanationView) -> None:
             ("given up", found.expires_at and f"at {local_time(found.expires_at)}, unless it has started"),
         ]
     )
-    _console().print()
-    table = Table.grid(padding=(0, _GAP, 0, 0))
+    console_here().print()
+    table = Table.grid(padding=(0, GAP, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for gate in found.gates:
         mark = Text("passed", style="green") if gate.passed else Text("holds", style="yellow")
         table.add_row(mark, gate.gate, Text(printable(gate.detail)))
-    _console().print(table)
+    console_here().print(table)
 
 
 def times_list(times: Iterable[datetime], zone: str) -> None:
     """One line per time: here, and in the job's own zone where that is another."""
     from zoneinfo import ZoneInfo
 
-    console = _console()
+    console = console_here()
     for at in times:
         here = local_time(at)
         there = at.astimezone(ZoneInfo(zone)).strftime("%a %Y-%m-%d %H:%M:%S %Z")
@@ -453,59 +414,3 @@ def _lease(seconds: float | None) -> str:
 
 def _heard(node: NodeDetailView) -> str | None:
     return None if node.heard_seconds_ago is None else f"{max(node.heard_seconds_ago, 0):.1f} s ago"
-
-
-def _console() -> Console:
-    console = Console(highlight=False, markup=False, emoji=False)
-    # Without a terminal there is no width to keep to, and a cut id would be of no use to anybody.
-    return console if console.is_terminal else Console(highlight=False, markup=False, emoji=False, width=_UNLIMITED)
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
-    console = _console()
-    narrow = console.is_terminal
-    keep = [index for index, column in enumerate(columns) if not narrow or column.width_needed <= console.width]
-    kept = [columns[index] for index in keep]
-    zone = f" ({local_zone(datetime.now(UTC))})" if narrow else ""
-    headings = [Text(column.heading + (zone if column.kind == "time" else "")) for column in kept]
-    cells = [[_cell(row[index], columns[index], narrow) for index in keep] for row in rows]
-    widths = _widths(kept, [headings, *cells], console.width)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for column, heading, width in zip(kept, headings, widths, strict=True):
-        justify: JustifyMethod = "right" if column.kind == "number" else "left"
-        table.add_column(heading, width=width, justify=justify, no_wrap=True, overflow="ellipsis")
-    for row in cells:
-        table.add_row(*row)
-    console.print(table)
-
-
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], available: int) -> list[int]:
-    """Ids, times and states lose their meaning when cut; names and texts give way, the widest first."""
-    widths = [max(row[index].cell_len for row in rows) for index in range(len(columns))]
-    excess = sum(widths) + _GAP * (len(widths) - 1) - available
-    texts = [index for index, column in enumerate(columns) if column.kind == "text"]
-    while excess > 0 and texts:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= _TEXT_WIDTH_MIN:
-            break
-        widths[widest] -= 1
-        excess -= 1
-    return widths
-
-
-def _cell(value: Any, column: Column, narrow: bool) -> Text:
-    if column.kind == "time":
-        return Text(short_time(value) if narrow else local_time(value))
-    text = printable("-" if value is None or value == "" else str(value))
-    return Text(text, style=_COLOURS.get(text, "") if column.kind == "status" else "")
-
-
-def _details(pairs: Sequence[tuple[str, Any]]) -> None:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for word, value in pairs:
-        if value not in (None, "", {}):
-            lines = str(value).split("\n")
-            table.add_row(word, Text("\n".join(map(printable, lines))))
-    _console().print(table)
