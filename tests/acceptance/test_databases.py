@@ -93,8 +93,11 @@ def pgbouncer() -> str:
     found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None and IS_ROOT and shutil.which("apt-get"):
         install = ["apt-get", "install", "-y", "--no-install-recommends", "pgbouncer"]
-        subprocess.run(install, capture_output=True, timeout=120, check=False)
-        found = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
+        for command in (install, ["apt-get", "update"], install):  # a fresh machine may not know any packages yet
+            subprocess.run(command, capture_output=True, timeout=120, check=False)
+            found = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin")
+            if found is not None:
+                break
     if found is None:
         pytest.skip("PgBouncer is not installed and cannot be installed here")
     return found
