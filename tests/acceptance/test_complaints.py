@@ -431,7 +431,7 @@ def test_a_running_job_of_any_kind_can_be_cancelled_and_nothing_of_it_is_left(up
         assert sleepers(up) == 0
         assert time.monotonic() - asked < GRACE + 8
     assert Slow.hangs_up.wait(5)
-    assert [name for name in up.cage.names() if "471" in name] == []
+    assert [name for name in up.cage.names() if "sleep 471" in name] == []
 
 
 def start(client: Client, name: str, job: dict[str, Any]) -> UUID:
