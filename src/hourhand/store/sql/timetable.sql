@@ -5,8 +5,8 @@ WITH due AS (
     SELECT t.job_id
       FROM hourhand.timetable t
      WHERE NOT t.recurring AND t.next_fire <= @until
-       AND EXISTS (SELECT FROM hourhand.shards s
-                    WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
+       -- A value and not EXISTS: that may become a join that searches the timetable once for every shard.
+       AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
      ORDER BY t.next_fire
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
@@ -29,8 +29,7 @@ SELECT t.job_id, t.next_fire, t.version, j.timing, j.catchup
   FROM hourhand.timetable t
   JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
  WHERE t.recurring AND t.next_fire <= @until
-   AND EXISTS (SELECT FROM hourhand.shards s
-                WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
+   AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
  ORDER BY t.next_fire
  LIMIT @limit;
 
