@@ -132,6 +132,9 @@ class OpenTransaction:
             missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[], missed_reasons=[],
         )  # fmt: skip
 
+    async def execute(self, query: str, *values: Any) -> None:
+        await self._db.execute(query, *values)
+
     async def then(self, other: Coroutine[Any, Any, Any]) -> None:
         """Starts somebody else and goes on once he waits for this transaction, or is through."""
         self.waiting = asyncio.create_task(other)

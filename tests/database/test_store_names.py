@@ -1,6 +1,6 @@
 """Numbers of lanes and namespaces: asked for once, and again when the database may have become another."""
 
-from sample_jobs import NAMESPACE
+from sample_jobs import NAMESPACE, planning
 
 from hourhand.wiring import Store
 
@@ -22,3 +22,14 @@ async def test_what_somebody_has_in_hand_is_not_forgotten_under_it(store: Store)
     held = await store.names.lane_ids([key])
     store.names.forget()
     assert key in held
+
+
+async def test_a_lane_that_another_node_makes_at_the_same_moment_is_found(store: Store) -> None:
+    """Whoever comes second waits for the first, and sees no lane with the eyes it had before it waited."""
+    key = (NAMESPACE, "contested", "python", False)
+    made = f"INSERT INTO {store.database.schema}.lanes (namespace_id, queue, needs, gated) VALUES ($1, $2, $3, $4)"
+    async with planning(store) as other:
+        await other.execute(made, *key)
+        await other.then(store.names.lane_ids([key]))
+        assert other.waiting is not None
+    assert key in await other.waiting

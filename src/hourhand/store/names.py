@@ -31,14 +31,19 @@ class Names:
     async def lane_ids(self, wanted: Iterable[LaneKey]) -> dict[LaneKey, int]:
         """The numbers of lanes, made where missing."""
         known = self._lane_ids
-        missing = [key for key in set(wanted) if key not in known]
-        if missing:
+        keys = set(wanted)
+        new = False
+        # A lane that somebody else makes at the same moment is neither made by us nor seen: the statement waits for
+        # them, but looks with eyes from before. Asked again it is there.
+        while missing := [key for key in keys if key not in known]:
             namespace_ids, queues, needs, gated = zip(*missing, strict=True)
             rows = await self._database.fetch(
                 self._queries["resolve_lanes"], namespace_ids=namespace_ids, queues=queues, needs=needs, gated=gated
             )
             for row in rows:
                 known[row["namespace_id"], row["queue"], row["needs"], row["gated"]] = row["lane_id"]
+            new = True
+        if new:
             self.on_new_lane()
         return known
 
