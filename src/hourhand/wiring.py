@@ -24,8 +24,9 @@ from hourhand.runtime.heartbeat import Heartbeat
 from hourhand.runtime.ids import IdSource
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
-from hourhand.scheduler.judge import LOOK_SECONDS, Judge
+from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
+from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
@@ -273,20 +274,22 @@ class SchedulerNode(Node):
         def node_id() -> int:
             return membership.node_id
 
-        self.planner = Planner(self.store.timetable, self.store.nodes, node_id, self.clock, self.bus, settings)
+        self.planner = Planner(self.store.timetable, node_id, self.clock, self.bus, settings)
+        lookout = Lookout(self.store.turns, self.planner, node_id, self.clock, settings)
         reaper = Reaper(self.store.live_runs, self.store.nodes, self.clock, self.bus)
         grace = max(settings.lease_seconds, config.executor.lease_seconds)
         self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace, self.clock)
         # Dropping a day of history may take longer than anything that others wait for.
         self.pruning = Database(long_running(config.database), "scheduler pruner")
         pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock)
-        planning = self.loop("planner", self.planner.run_once, settings.tick_seconds)
-        learning = self.loop("shards", self.planner.learn_shards, 1.0)
-        leading = self.loop("leadership", self.leadership.run_once, settings.sweep_seconds)
+        looking = self.loop("lookout", lookout.run_once, settings.tick_seconds)
+        planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
+        leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
         self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
         judge = Judge(self.store.turns, node_id, self.clock, self.bus)
-        self.loop("judge", judge.run_once, LOOK_SECONDS)
-        self.bus.subscribe(Topic.SHARDS, learning.wake)
+        judging = self.loop("judge", judge.run_once, UNASKED_SECONDS)
+        lookout.wake_planner, lookout.wake_judge = planning.wake, judging.wake
+        self.bus.subscribe(Topic.SHARDS, looking.wake)
         self.bus.subscribe(Topic.NODES, leading.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
         self.planning = planning

@@ -351,15 +351,20 @@ async def test_places_of_runs_that_nobody_holds_are_freed(store: Store) -> None:
     assert [row["run_id"] for row in await rows(store, "gate_slots")] == [claimed[2].run_id]
 
 
+async def what_waits(store: Store, now: datetime) -> tuple[bool, bool, bool]:
+    look = await store.turns.look(0, now)
+    return look.turns, look.gates, look.expired
+
+
 async def test_what_waits_is_told_apart(store: Store) -> None:
-    assert await store.turns.what_waits(START) == (False, False, False)
+    assert await what_waits(store, START) == (False, False, False)
     await insert(store, keyed(), keyed())
     await claim(store, 1)
-    assert await store.turns.what_waits(START) == (False, True, False)
+    assert await what_waits(store, START) == (False, True, False)
     policy = Policy(queue_timeout_seconds=5)
     await insert(store, due_job(at(0), policy=policy))
-    assert await store.turns.what_waits(at(4.9)) == (False, True, False)
-    assert await store.turns.what_waits(at(5)) == (False, True, True)
+    assert await what_waits(store, at(4.9)) == (False, True, False)
+    assert await what_waits(store, at(5)) == (False, True, True)
 
 
 # --- rates ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.membership import Membership
 from hourhand.scheduler.leadership import Leadership
+from hourhand.scheduler.lookout import Lookout
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.settings import SchedulerSettings
@@ -65,7 +66,8 @@ class Scheduler:
         self.bus = NotedBus()
         settings = settings or SchedulerSettings(batch_max=50)
         bus = cast("EventBus", self.bus)
-        self.planner = Planner(store.timetable, store.nodes, lambda: self.node_id, clock, bus, settings)
+        self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings)
+        self.lookout = Lookout(store.turns, self.planner, lambda: self.node_id, clock, settings)
         self.reaper = Reaper(store.live_runs, store.nodes, clock, bus)
         self.leadership = Leadership(store.nodes, self.reaper, lambda: self.node_id, bus, settings, 0.0, clock)
 

@@ -28,7 +28,7 @@ from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import Task
 from hourhand.runtime.ids import IdSource
 from hourhand.scheduler import judge as judge_module
-from hourhand.scheduler.judge import LOOK_SECONDS, SOON_SECONDS, Judge
+from hourhand.scheduler.judge import SOON_SECONDS, Judge
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.wiring import Store
 
@@ -56,7 +56,7 @@ class Stage:
 
     async def open(self) -> "Stage":
         self.scheduler.node_id, _ = await own_all_shards(self.store)
-        await self.scheduler.planner.learn_shards()
+        await self.scheduler.lookout.run_once()
         await self.executor.join()
         return self
 
@@ -340,7 +340,7 @@ async def test_a_run_of_a_job_that_runs_once_waits_for_the_other_when_it_is_told
 
 async def test_the_judge_sleeps_until_the_next_turn_is_due_and_looks_often_while_there_are_any(stage: Stage) -> None:
     await stage.job(Policy(overlap=QUEUE_ONE))
-    assert await stage.judge.run_once() == LOOK_SECONDS
+    assert await stage.judge.run_once() is None, "it is woken"
     await stage.go(0, 8.5)
     stage.clock.time = at(9.75)
     assert await stage.judge.run_once() == pytest.approx(0.25)

@@ -51,7 +51,7 @@ async def test_jobs_on_time_do_not_wait_for_those_that_missed_a_day(store: Store
     scheduler = Scheduler(store, SetClock(at(day)))
     await scheduler.join("alone")
     await scheduler.leadership.run_once()
-    await scheduler.planner.learn_shards()
+    await scheduler.lookout.run_once()
     await insert(store, *(new_job(every(1), next_due=at(1)) for _ in range(5)))
     [on_time] = await insert(store, new_job(every(1), next_due=at(day + 1)))
     begun = time.monotonic()

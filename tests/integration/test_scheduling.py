@@ -27,10 +27,12 @@ from sample_jobs import (
 from hourhand.executor.recorder import Recorder
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.outcome import Succeeded
+from hourhand.model.policy import Policy
 from hourhand.model.states import RunState
 from hourhand.ports.event_bus import Topic
 from hourhand.ports.stores import TimetableStore
 from hourhand.scheduler import planner
+from hourhand.scheduler.leadership import AFTER_SECONDS
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.wiring import Store
 
@@ -48,7 +50,7 @@ async def pair(store: Store, clock: SetClock) -> tuple[Scheduler, Scheduler]:
     for scheduler in (first, second):
         await scheduler.leadership.run_once()
     for scheduler in (first, second):
-        await scheduler.planner.learn_shards()
+        await scheduler.lookout.run_once()
     return first, second
 
 
@@ -84,7 +86,7 @@ async def test_shards_of_a_scheduler_that_died_are_fired_by_the_other(store: Sto
     await insert(store, *(new_job(once(at(1)), next_due=at(1)) for _ in range(50)))
     await store.nodes.renew_node(second.node_id, OVER, {})
     await first.leadership.run_once()
-    await first.planner.learn_shards()
+    await first.lookout.run_once()
     assert await store.nodes.owned_shards(first.node_id) == (1024, 2)
     await first.planner.run_once()
     assert len(await rows(store, "live_runs")) == 50
@@ -107,7 +109,7 @@ async def test_a_scheduler_that_was_away_goes_on_from_the_cursor_not_from_now(st
 async def test_a_planner_without_shards_does_nothing(store: Store, clock: SetClock) -> None:
     lone = await Scheduler(store, clock).join("a")
     await insert(store, new_job(once(START), next_due=START))
-    await lone.planner.learn_shards()
+    await lone.lookout.run_once()
     assert await lone.planner.run_once() is None
     assert await rows(store, "live_runs") == []
 
@@ -120,7 +122,52 @@ async def test_a_planner_sleeps_no_longer_than_until_the_next_job_enters_the_hor
     await insert(store, new_job(once(at(2.2)), next_due=at(2.2)))
     assert await first.planner.run_once() == pytest.approx(0.2)
     clock.time = at(-50)
-    assert await first.planner.run_once() == SchedulerSettings().tick_seconds
+    assert await first.planner.run_once() is None, "it is woken"
+
+
+async def test_the_lookout_wakes_the_planner_before_a_job_enters_the_horizon(store: Store, clock: SetClock) -> None:
+    first, _ = await pair(store, clock)
+    woken: list[str] = []
+    first.lookout.wake_planner = lambda: woken.append("planner")
+    first.lookout.wake_judge = lambda: woken.append("judge")
+    await insert(store, new_job(once(at(3.5)), next_due=at(3.5)))
+    await first.lookout.run_once()
+    assert woken == []
+    clock.time = at(0.5)  # the next look is a second away, and then it would be in the horizon already
+    await first.lookout.run_once()
+    assert woken == ["planner"]
+
+
+@pytest.mark.parametrize("policy", [Policy(queue_timeout_seconds=5), Policy(max_concurrency=1)])
+async def test_the_lookout_wakes_the_judge_when_anything_waits(store: Store, clock: SetClock, policy: Policy) -> None:
+    first, _ = await pair(store, clock)
+    woken: list[str] = []
+    first.lookout.wake_judge = lambda: woken.append("judge")
+    await insert(store, due_job(policy=policy))
+    await execute(store, "UPDATE hourhand.live_runs SET waits_on = gate_ids[1], state = 1 WHERE gate_ids IS NOT NULL")
+    clock.time = at(6)
+    await first.lookout.run_once()
+    assert woken == ["judge"]
+
+
+async def test_a_leader_looks_again_when_the_first_lease_can_be_over(store: Store, clock: SetClock) -> None:
+    first, _ = await pair(store, clock)
+    assert await first.leadership.run_once() == pytest.approx(SchedulerSettings().heartbeat_seconds, abs=0.5)
+    await store.nodes.register_node("executor", "short", 1.0, {})
+    pause = await first.leadership.run_once()
+    assert pause is not None
+    assert 0 < pause <= 1 + AFTER_SECONDS
+
+
+async def test_a_follower_tries_again_when_the_lease_of_the_leader_can_be_over(store: Store, clock: SetClock) -> None:
+    _, second = await pair(store, clock)
+    await execute(store, "UPDATE hourhand.leases SET lease_until = clock_timestamp() + interval '1 second'")
+    pause = await second.leadership.run_once()
+    assert pause is not None
+    assert 0 < pause <= 1 + AFTER_SECONDS
+    await execute(store, "UPDATE hourhand.leases SET lease_until = clock_timestamp()")
+    await second.leadership.run_once()
+    assert second.leadership.epoch == 2
 
 
 class Answers:
@@ -146,7 +193,7 @@ async def test_runs_that_are_ready_soon_are_announced_wherever_they_stand_in_the
     await own_all_shards(store)
     scheduler = Scheduler(store, clock)
     scheduler.node_id = 1
-    await scheduler.planner.learn_shards()
+    await scheduler.lookout.run_once()
     scheduler.planner._timetable = cast("TimetableStore", Answers([at(second) for second in fired]))
     await scheduler.planner.run_once()
     assert scheduler.bus.said == heard

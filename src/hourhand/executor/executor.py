@@ -160,6 +160,8 @@ class Executor:
         return None
 
     async def _cancel_asked(self) -> float | None:
+        if not len(self.attempts):
+            return None
         for run_id, fence in await self._stores.claims.cancelling_runs(self._node_id()):
             self.attempts.stop(run_id, fence, Cancelled())
         return None

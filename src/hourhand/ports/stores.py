@@ -16,11 +16,9 @@ from hourhand.model.catchup import CatchUpPolicy, MissedRange
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import UniqueKey
 from hourhand.model.node import Orders, Renewal
-from hourhand.model.overlap import Sibling
-from hourhand.model.policy import Overlap, Policy
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
-from hourhand.model.states import JobState, Reason, RunState
+from hourhand.model.states import JobState, RunState
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -156,29 +154,6 @@ class Claimed(msgspec.Struct, frozen=True):
     """Runs that were looked at and must wait: behind a gate, or behind an earlier run of their job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A run that fell due while an earlier one of its job was not finished."""
-
-    run_id: UUID
-    job_id: UUID
-    scheduled_for: datetime
-    ready_at: datetime
-    overlap: Overlap
-    policy: Policy
-    asked_for: bool = False
-    """By somebody: then it may wait however many wait before it."""
-    once_run_id: UUID | None = None
-    """The single scheduled run of its job, if the job runs once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    job_id: UUID
-    scheduled_for: datetime
-    sibling: Sibling
-
-
 class Finish(msgspec.Struct, frozen=True):
     """The end of a run, as its attempt reports it."""
 
@@ -256,37 +231,6 @@ class LiveRunStore(Protocol):
 
     async def count_losses(self, run_ids: Sequence[UUID], since: datetime) -> dict[UUID, int]:
         """How often runs were lost with their executor since then; those that never were are left out."""
-
-
-class TurnStore(Protocol):
-    """Runs that wait: for their turn, for a place in a gate, or too long."""
-
-    async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
-        """Whether any run waits for its turn, any for a gate, and any has waited too long."""
-
-    async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
-        """Runs of the node's shards that wait behind earlier ones of their job, those due first; those that follow
-        `after`. Of those that were asked for with `queue_all` only the first of a job, if no other waits before it."""
-
-    async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
-        """The unfinished runs of their jobs that may be in their way, themselves among them."""
-
-    async def let_turns_go(self, run_ids: Sequence[UUID]) -> int: ...
-
-    async def skip_runs(self, skips: Sequence[tuple[UUID, Reason]], now: datetime) -> int:
-        """Ends runs that nobody holds as skipped."""
-
-    async def ask_to_end(self, run_ids: Sequence[UUID]) -> int:
-        """Asks the executors of these runs to end them; how many were asked."""
-
-    async def expire_runs(self, now: datetime, limit: int) -> int:
-        """Ends runs that waited too long."""
-
-    async def let_go_on(self, limit: int) -> int:
-        """Wherever a gate has room, lets as many of its waiting runs go on; how many."""
-
-    async def free_stray_slots(self) -> int:
-        """Gives back places in gates whose runs are in nobody's hands; how many."""
 
 
 class OpenCompletion(Protocol):
@@ -420,6 +364,8 @@ class SweptNode:
     role: str
     ended: bool
     expired: bool
+    seconds_left: float
+    """Of its lease."""
     orders: Orders = Orders.WORK
 
 
@@ -454,6 +400,9 @@ class NodeStore(Protocol):
         """Takes or renews; the epoch, or None when another holds it."""
 
     async def drop_lease(self, name: str, node_id: int) -> None: ...
+
+    async def lease_seconds_left(self, name: str) -> float:
+        """How long nobody but its holder can have it."""
 
     async def leader(self) -> str | None: ...
 

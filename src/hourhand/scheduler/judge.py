@@ -14,7 +14,7 @@ from uuid import UUID
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.states import EXECUTING_STATES, Reason
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import Turn, TurnStore, Unfinished
+from hourhand.ports.turn_stores import Turn, TurnStore, Unfinished
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -38,10 +38,10 @@ class Judge:
     async def run_once(self) -> float | None:
         """Does what there is to do; says how long it may sleep."""
         now = self._clock.now()
-        turns, gates, expired = await self._turns.what_waits(now)
-        if expired:
+        look = await self._turns.look(self._node_id(), now)
+        if look.expired:
             await self._turns.expire_runs(now, BATCH_MAX)
-        if gates and _monotonic() >= self._sweep_at:
+        if look.gates and _monotonic() >= self._sweep_at:
             self._sweep_at = _monotonic() + LOOK_SECONDS
             if await self._turns.let_go_on(BATCH_MAX):
                 self._bus.publish(Topic.READY)
@@ -50,7 +50,9 @@ class Judge:
             strays = await self._turns.free_stray_slots()
             if strays:
                 emit(Event.STRAY_SLOTS_FREED, count=strays)
-        return await self._judge_turns() if turns else LOOK_SECONDS
+        if look.turns:
+            return await self._judge_turns()
+        return LOOK_SECONDS if look.gates or look.expired else None
 
     async def _judge_turns(self) -> float:
         pause, last = LOOK_SECONDS, None

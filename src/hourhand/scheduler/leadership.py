@@ -9,6 +9,7 @@ may do: leases that were written by the old time say nothing about the new one.
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Final
 
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.node import Orders
@@ -20,6 +21,9 @@ from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
+
+AFTER_SECONDS: Final = 0.02
+"""How long after the end of a lease it is looked at: not so that it is looked at twice."""
 
 
 class Leadership:
@@ -49,14 +53,14 @@ class Leadership:
         self._has_resigned = False
 
     async def run_once(self) -> float | None:
+        """Does what a leader does, or tries to become one; says how long it may sleep."""
         if self._has_resigned or not self._node_id():  # not registered just now
             return None
         try:
-            await self._lead_or_follow()
+            return await self._lead_or_follow()
         except DatabaseUnavailable:
             self._bury_from = _monotonic() + self._grace_seconds
             raise
-        return None
 
     async def resign(self) -> None:
         """Gives the lead up for good. A turn that is under way may still renew it: then it runs out by itself."""
@@ -64,19 +68,26 @@ class Leadership:
         if self.epoch is not None:
             await self._nodes.drop_lease("leader", self._node_id())
 
-    async def _lead_or_follow(self) -> None:
-        if _monotonic() >= self._renew_at:
+    async def _lead_or_follow(self) -> float:
+        if self.epoch is None or _monotonic() >= self._renew_at:
             await self._renew()
         if self.epoch is None:
-            return
+            return self._renew_at - _monotonic()
         nodes = await self._nodes.sweep_nodes()
         expired = [node.node_id for node in nodes if node.expired and not node.ended]
-        if expired and await self._may_bury():
+        may_bury = bool(expired) and await self._may_bury()
+        if may_bury:
             dead = await self._nodes.bury_nodes(expired)
             emit(Event.NODES_LOST, node_ids=dead)
             nodes = await self._nodes.sweep_nodes()
         await self._assign(self.epoch, _owners(nodes))
         await self._reaper.run_once([node.node_id for node in nodes if node.ended])
+        waits = [self._renew_at - _monotonic()]
+        # Leases grow only longer until then: nobody can be dead before the first of them is over.
+        waits += [node.seconds_left + AFTER_SECONDS for node in nodes if not node.ended and not node.expired]
+        if expired and not may_bury:
+            waits.append(self._settings.sweep_seconds)
+        return max(min(waits), AFTER_SECONDS)
 
     async def _may_bury(self) -> bool:
         """Asked only when somebody seems dead. A leader may be younger than the trouble: the database is asked too."""
@@ -93,6 +104,9 @@ class Leadership:
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
         self._renew_at = _monotonic() + self._settings.heartbeat_seconds
         self._sure_until = sent + self._settings.lease_seconds
+        if epoch is None:  # at the moment when the other's lease can be over, not at the next beat after it
+            left = await self._nodes.lease_seconds_left("leader")
+            self._renew_at = min(self._renew_at, _monotonic() + max(left, 0.0) + AFTER_SECONDS)
         if epoch != self.epoch:
             emit(Event.LEADER_LOST if epoch is None else Event.LEADER_CHANGED, epoch=epoch or self.epoch)
             self._owners = {}

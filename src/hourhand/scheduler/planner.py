@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from hourhand.model.catchup import GRACE, plan
 from hourhand.model.local_time import ZoneFault
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import Cursor, Move, NodeStore, TimetableStore
+from hourhand.ports.stores import Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
@@ -30,14 +30,12 @@ class Planner:
     def __init__(
         self,
         timetable: TimetableStore,
-        nodes: NodeStore,
         node_id: Callable[[], int],
         clock: DatabaseClock,
         bus: EventBus,
         settings: SchedulerSettings,
     ) -> None:
         self._timetable = timetable
-        self._nodes = nodes
         self._node_id = node_id
         self._clock = clock
         self._bus = bus
@@ -46,13 +44,12 @@ class Planner:
         self._shards_owned = 0
         self._epoch = 0
 
-    async def learn_shards(self) -> float | None:
-        """Sees which shards are owned now. The epoch seen here goes with every write until the next look."""
-        self._shards_owned, self._epoch = await self._nodes.owned_shards(self._node_id())
-        return None
+    def own(self, shards: int, epoch: int) -> None:
+        """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
+        self._shards_owned, self._epoch = shards, epoch
 
     async def run_once(self) -> float | None:
-        """Plans everything up to the horizon; says how long it may sleep."""
+        """Plans everything up to the horizon; says how long it may sleep. None: until it is woken."""
         if not self._shards_owned:
             return None
         upcoming = await self._timetable.next_cursor()
@@ -63,7 +60,7 @@ class Planner:
         if upcoming is None:
             return None
         pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds
-        return min(max(pause, self._settings.tick_seconds_min), self._settings.tick_seconds)
+        return None if pause > self._settings.tick_seconds else max(pause, self._settings.tick_seconds_min)
 
     async def _plan_batch(self) -> bool:
         """One batch of each sort. True when there may be more."""

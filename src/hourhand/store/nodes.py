@@ -58,7 +58,10 @@ class Nodes:
     async def sweep_nodes(self) -> list[SweptNode]:
         rows = await self._database.fetch(self._queries["sweep_nodes"])
         return [
-            SweptNode(row["node_id"], row["role"], row["ended"], row["expired"], Orders(row["orders"])) for row in rows
+            SweptNode(
+                row["node_id"], row["role"], row["ended"], row["expired"], row["seconds_left"], Orders(row["orders"])
+            )
+            for row in rows
         ]
 
     async def bury_nodes(self, node_ids: Sequence[int]) -> list[int]:
@@ -85,6 +88,10 @@ class Nodes:
 
     async def drop_lease(self, name: str, node_id: int) -> None:
         await self._database.fetch(self._queries["drop_lease"], name=name, node_id=node_id)
+
+    async def lease_seconds_left(self, name: str) -> float:
+        row = await self._database.fetch_one(self._queries["get_lease"], name=name)
+        return 0.0 if row is None else max(row["seconds_left"], 0.0)
 
     async def leader(self) -> str | None:
         row = await self._database.fetch_one(self._queries["get_lease"], name="leader")

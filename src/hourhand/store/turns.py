@@ -9,7 +9,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.overlap import Sibling
 from hourhand.model.policy import Overlap, policy_from_json
 from hourhand.model.states import Reason, RunState
-from hourhand.ports.stores import Turn, Unfinished
+from hourhand.ports.turn_stores import Look, Turn, Unfinished
 from hourhand.store.live_runs import LiveRuns
 
 
@@ -19,10 +19,10 @@ class Turns:
         self._live_runs = live_runs
         self._queries = load_queries("hourhand.store.sql", "turns.sql", database.schema)
 
-    async def what_waits(self, now: datetime) -> tuple[bool, bool, bool]:
-        row = await self._database.fetch_one(self._queries["what_waits"], now=now)
+    async def look(self, node_id: int, now: datetime) -> Look:
+        row = await self._database.fetch_one(self._queries["look"], node_id=node_id, now=now)
         assert row is not None
-        return row["turns"], row["gates"], row["expired"]
+        return Look(**row)
 
     async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
         rows = await self._database.fetch(

@@ -4,6 +4,7 @@ import stat
 import subprocess
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import uvloop
@@ -40,11 +41,11 @@ async def kind(open_kind):
 
 
 @pytest.fixture
-def shared(tmp_path):
-    """A folder that commands, which run as somebody else, can write to."""
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o777)
-    return tmp_path
+def shared():
+    """A folder that commands, which run as somebody else, can reach and write to."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
 
 
 def shell(script, **payload):

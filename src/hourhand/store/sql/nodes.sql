@@ -22,8 +22,9 @@ SELECT node_id, role, name, started_at, lease_until, facts, clock_timestamp() AS
  ORDER BY node_id;
 
 -- name: sweep_nodes
--- What a leader needs to know each second: who is there, whose lease is over, whose runs are still to be returned.
-SELECT node_id, role, ended_at IS NOT NULL AS ended, lease_until < clock_timestamp() AS expired, orders
+-- What a leader needs to know all the time: who is there, whose lease is over, whose runs are still to be returned.
+SELECT node_id, role, ended_at IS NOT NULL AS ended, lease_until < clock_timestamp() AS expired, orders,
+       extract(epoch FROM lease_until - clock_timestamp())::float8 AS seconds_left
   FROM hourhand.nodes WHERE ended_at IS NULL OR NOT returned
  ORDER BY node_id;
 
@@ -57,7 +58,8 @@ RETURNING epoch;
 UPDATE hourhand.leases SET lease_until = clock_timestamp() WHERE name = @name AND node_id = @node_id;
 
 -- name: get_lease
-SELECT l.name, l.node_id, n.name AS node_name, l.epoch, l.lease_until, l.lease_until > clock_timestamp() AS held
+SELECT l.name, l.node_id, n.name AS node_name, l.epoch, l.lease_until, l.lease_until > clock_timestamp() AS held,
+       extract(epoch FROM l.lease_until - clock_timestamp())::float8 AS seconds_left
   FROM hourhand.leases l LEFT JOIN hourhand.nodes n USING (node_id) WHERE l.name = @name;
 
 -- name: assign_shards

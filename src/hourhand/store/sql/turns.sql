@@ -1,12 +1,19 @@
--- name: what_waits
--- Whether there is anything to do at all: three looks at the heads of indexes that are mostly empty. Each asks for an
--- order: to know that there is one at all, PostgreSQL would rather read the table until it meets it.
-SELECT (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0
+-- name: look
+-- What a scheduler must know each second, in one statement because an idle one does nothing else: which shards it owns,
+-- when the next job of any shard falls due, and whether anything waits. Looks at the heads of indexes that are mostly
+-- empty; each asks for an order: to know that there is one at all, PostgreSQL would rather read the table until it
+-- meets it.
+SELECT s.owned, s.epoch,
+       least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring),
+             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring)) AS next_fire,
+       (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on = 0
          ORDER BY priority DESC, ready_at LIMIT 1) IS NOT NULL AS turns,
        (SELECT waits_on FROM hourhand.live_runs WHERE state = 1 AND waits_on > 0
          ORDER BY waits_on LIMIT 1) IS NOT NULL AS gates,
        coalesce((SELECT expires_at FROM hourhand.live_runs WHERE state IN (0, 1) AND expires_at IS NOT NULL
-                  ORDER BY expires_at LIMIT 1) <= @now, false) AS expired;
+                  ORDER BY expires_at LIMIT 1) <= @now, false) AS expired
+  FROM (SELECT count(*) FILTER (WHERE owner_id = @node_id) AS owned, coalesce(max(epoch), 0) AS epoch
+          FROM hourhand.shards) AS s;
 
 -- name: waiting_turns
 -- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy. Of
