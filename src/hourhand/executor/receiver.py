@@ -88,7 +88,8 @@ class Receiver:
             of_class = [head for head in due if self._offers[self.lanes[head.lane_id].needs] is slot_class]
             if of_class:
                 rests.append(await self._claim(slot_class, by_urgency(of_class, self.lanes)))
-        return min(rests)
+        rest = min(rests)
+        return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
 
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:

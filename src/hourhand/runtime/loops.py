@@ -21,6 +21,8 @@ BACKOFF_SECONDS_MIN = 0.1
 BACKOFF_SECONDS_MAX = 5.0
 LATE_SECONDS_MIN = 5.0
 LATE_INTERVALS = 3
+TOO_SOON = 0.1
+"""A beat that is nearer than this part of the interval is left out."""
 
 
 @dataclass(slots=True)
@@ -119,7 +121,15 @@ class Loop:
                 await self._rest(self._failed(fault), self._urge)
             else:
                 self.came_through()
-                await self._rest(self._interval if wanted is None else wanted, self._wake)
+                await self._rest(self._until_next_beat() if wanted is None else wanted, self._wake)
+
+    def _until_next_beat(self) -> float:
+        """Until the next multiple of the interval on the machine's clock: loops that wake together cost half as much as
+        those that wake one by one, each on a core that had just fallen asleep."""
+        if self._interval <= 0:
+            return 0.0
+        left = self._interval - time.monotonic() % self._interval
+        return left if left > self._interval * TOO_SOON else left + self._interval
 
     async def _rest(self, seconds: float, until: asyncio.Event) -> None:
         self._resting = seconds

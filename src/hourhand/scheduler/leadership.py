@@ -68,11 +68,11 @@ class Leadership:
         if self.epoch is not None:
             await self._nodes.drop_lease("leader", self._node_id())
 
-    async def _lead_or_follow(self) -> float:
+    async def _lead_or_follow(self) -> float | None:
         if self.epoch is None or _monotonic() >= self._renew_at:
             await self._renew()
         if self.epoch is None:
-            return self._renew_at - _monotonic()
+            return await self._until_lead_is_free()
         nodes = await self._nodes.sweep_nodes()
         expired = [node.node_id for node in nodes if node.expired and not node.ended]
         may_bury = bool(expired) and await self._may_bury()
@@ -82,12 +82,18 @@ class Leadership:
             nodes = await self._nodes.sweep_nodes()
         await self._assign(self.epoch, _owners(nodes))
         await self._reaper.run_once([node.node_id for node in nodes if node.ended])
-        waits = [self._renew_at - _monotonic()]
         # Leases grow only longer until then: nobody can be dead before the first of them is over.
-        waits += [node.seconds_left + AFTER_SECONDS for node in nodes if not node.ended and not node.expired]
+        waits = [node.seconds_left for node in nodes if not node.ended and not node.expired]
         if expired and not may_bury:
             waits.append(self._settings.sweep_seconds)
-        return max(min(waits), AFTER_SECONDS)
+        return self._before_next_beat(min(waits, default=0.0))
+
+    async def _until_lead_is_free(self) -> float | None:
+        return self._before_next_beat(await self._nodes.lease_seconds_left("leader"))
+
+    def _before_next_beat(self, seconds: float) -> float | None:
+        """How long to sleep when something may be over then; None when it is over later than the next beat is."""
+        return None if seconds > self._settings.heartbeat_seconds else seconds + AFTER_SECONDS
 
     async def _may_bury(self) -> bool:
         """Asked only when somebody seems dead. A leader may be younger than the trouble: the database is asked too."""
@@ -102,11 +108,8 @@ class Leadership:
     async def _renew(self) -> None:
         sent = _monotonic()
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
-        self._renew_at = _monotonic() + self._settings.heartbeat_seconds
+        self._renew_at = _monotonic() + self._settings.heartbeat_seconds / 2  # at the next beat, when that is near
         self._sure_until = sent + self._settings.lease_seconds
-        if epoch is None:  # at the moment when the other's lease can be over, not at the next beat after it
-            left = await self._nodes.lease_seconds_left("leader")
-            self._renew_at = min(self._renew_at, _monotonic() + max(left, 0.0) + AFTER_SECONDS)
         if epoch != self.epoch:
             emit(Event.LEADER_LOST if epoch is None else Event.LEADER_CHANGED, epoch=epoch or self.epoch)
             self._owners = {}
