@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from uuid import UUID
 
@@ -244,6 +244,7 @@ def load_handlers(modules: Sequence[str]) -> HandlerRegistry:
     return HANDLERS
 
 
+@lru_cache(maxsize=1024)  # asked for each job of a batch
 def is_handler_name(text: str) -> bool:
     return len(text) <= NAME_CHARS_MAX and _NAME.fullmatch(text) is not None
 
