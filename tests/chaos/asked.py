@@ -102,6 +102,8 @@ class Settings(Line, frozen=True, kw_only=True):
     recovery_seconds: float = 20.0
     settle_seconds: float = 120.0
     losses_max: int = 3
+    slack_seconds: float = 0.0
+    """What figures may take longer than promised."""
     rss_bytes_max: int | None = None
     fds_max: int | None = None
     problem_codes: tuple[str, ...] = ()

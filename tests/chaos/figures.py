@@ -32,12 +32,13 @@ class Figure:
 
 
 def figures(history: History) -> list[Figure]:
-    settings = history.settings
+    settings, slack = history.settings, history.settings.slack_seconds
+    rescue, tree = settings.lease_seconds + RESCUE_MARGIN_SECONDS, settings.grace_seconds + TREE_MARGIN_SECONDS
     return [
-        *_spread("rescue after executor kill", rescue_times(history), settings.lease_seconds + RESCUE_MARGIN_SECONDS),
+        *_spread("rescue after executor kill", rescue_times(history), rescue + slack),
         _shard_gap(history),
-        *_spread("cancel acknowledged → TERM", term_times(history), TERM_SECONDS),
-        _most("cancel acknowledged → tree gone", tree_times(history), settings.grace_seconds + TREE_MARGIN_SECONDS),
+        *_spread("cancel acknowledged → TERM", term_times(history), TERM_SECONDS + slack),
+        _most("cancel acknowledged → tree gone", tree_times(history), tree + slack),
         *_pickup_figures(history),
         _most(
             "recovery to p99 < 2 s", [s for _, judged, s in recoveries(history) if judged], settings.recovery_seconds
@@ -116,7 +117,7 @@ def _shard_gap(history: History) -> Figure:
             until = fault.started + history.settings.shard_lease_seconds
             alone[fault.started] = not _disturbed(log, fault.started, until, but=fault)
     gaps = [end - start for _, start, end in shard_gaps(history) if alone.get(start)]
-    bound = history.settings.shard_lease_seconds + RESCUE_MARGIN_SECONDS
+    bound = history.settings.shard_lease_seconds + RESCUE_MARGIN_SECONDS + history.settings.slack_seconds
     return Figure("shard without an owner, max", max(gaps, default=0.0), "s", len(gaps), bound)
 
 

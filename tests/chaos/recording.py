@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,12 @@ from tests.chaos.truth import LogFile
 from tests.chaos.workload import SHARES, Workload
 
 PROBE_SECONDS = 10.0
+RSS_BYTES_MAX = 200 << 20
+"""Of one node: three times what one has that nothing was done to."""
+FDS_MAX = 600
+"""Of one node, sockets among them: an API has one for each caller that waits while the database is away."""
+SESSIONS_MAX = {"scheduler": 4 + 3, "executor": 4 + 2 + 4 + 2, "api": 4 + 2}
+"""Of one node at the database: its pools, the listener and the heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,9 @@ def _settings(order: Order, started_at: float, read_at: float) -> Settings:
         shard_lease_seconds=leases.scheduler_seconds,
         grace_seconds=leases.grace_seconds,
         settle_seconds=order.settle_seconds,
+        slack_seconds=leases.slack_seconds,
+        rss_bytes_max=RSS_BYTES_MAX,
+        fds_max=FDS_MAX,
         injections_min=dict(order.injections_min),
         invariants_demanded=tuple(order.invariants_demanded),
     )
@@ -193,8 +203,27 @@ async def _look(cluster: Cluster, log: LogFile, *, final: bool = False) -> None:
                     final=final,
                 )
             )
+    if final:
+        for role, sessions in (await _sessions(cluster)).items():
+            nodes = sum(node.role == role for node in cluster.nodes.values())
+            log.write(
+                Probe(
+                    at=cluster.clock.now(),
+                    node=f"all of role {role}",
+                    connections=sessions,
+                    connections_max=nodes * SESSIONS_MAX[role],
+                    final=True,
+                )
+            )
     run_ids = tuple(sorted(set((await asyncio.to_thread(cluster.processes_with_a_run)).values())))
     log.write(Probe(at=cluster.clock.now(), node="", run_ids=run_ids, final=final))
+
+
+async def _sessions(cluster: Cluster) -> dict[str, int]:
+    """How many sessions the nodes of each role have at the database. They say who they are: `hourhand <role> …`."""
+    rows = await cluster.ask("SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'hourhand %'")
+    found = Counter(row["application_name"].split()[1] for row in rows)
+    return {role: found[role] for role in SESSIONS_MAX}
 
 
 def read_tracebacks(folder: Path) -> list[str]:
