@@ -218,6 +218,22 @@ async def test_runs_that_end_let_as_many_go_on_those_of_the_highest_priority_fir
     assert sorted(one.ready_at for one in await claim(store, 1, at(10))) == [at(7), at(9)]
 
 
+async def test_one_place_in_four_goes_to_the_oldest_of_those_that_waited_too_long(store: Store) -> None:
+    await insert(store, *(keyed(limit=4) for _ in range(4)))
+    running = await claim(store, 1)
+    now = datetime.now(UTC)
+    oldest = keyed(ready_at=now - timedelta(minutes=5), limit=4, priority=1)
+    await insert(store, *(keyed(ready_at=now - timedelta(minutes=4), limit=4, priority=low) for low in (2, 0)), oldest)
+    await insert(store, *(keyed(ready_at=now, limit=4, priority=9) for _ in range(8)))
+    assert await claim(store, 1, at(1)) == []
+
+    await store.live_runs.finish_runs([succeeded(one) for one in running])
+
+    ready = [row for row in (await live(store)).values() if row["state"] == RunState.QUEUED]
+    assert sorted(row["priority"] for row in ready) == [1, 9, 9, 9]
+    assert oldest.job_id in {row["job_id"] for row in ready}
+
+
 async def test_the_end_of_runs_without_gates_tells_nobody(store: Store) -> None:
     told: list[str] = []
     store.live_runs.on_let_go = lambda: told.append("look")

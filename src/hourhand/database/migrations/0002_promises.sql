@@ -115,6 +115,42 @@ CREATE TABLE hourhand.unique_keys (
 
 -- What counts for a run that meets an unfinished one of its job: the same rule as model/policy.py overlap_of, and before
 -- it what somebody said who asked for the run.
+-- Who goes on when places of a gate become free: the highest priority first. But one place in four goes to those who have
+-- waited longer than half a minute, whatever their priority, the oldest first, so that nobody waits for ever because of
+-- it. Runs of paused queues could not use a place. Rows that somebody else is just choosing are left to him.
+CREATE FUNCTION hourhand.next_in_line(of_gate int, places int) RETURNS SETOF uuid
+LANGUAGE sql VOLATILE STRICT AS $$
+    WITH old AS MATERIALIZED (
+        SELECT o.run_id
+          FROM hourhand.live_runs o
+         WHERE o.run_id = ANY (ARRAY(
+            SELECT c.run_id
+              FROM generate_series(0, 9) AS p(priority)
+             CROSS JOIN LATERAL (
+                SELECT x.run_id, x.ready_at FROM hourhand.live_runs x
+                 WHERE x.state = 1 AND x.waits_on = of_gate AND x.priority = p.priority
+                   AND x.ready_at < clock_timestamp() - interval '30 seconds'
+                   AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))
+                 ORDER BY x.ready_at
+                 LIMIT places
+             ) c
+             ORDER BY c.ready_at
+             LIMIT (SELECT floor(places / 4.0 + random()))))
+           AND o.state = 1 AND o.waits_on = of_gate
+           FOR UPDATE SKIP LOCKED
+    ), usual AS (
+        SELECT x.run_id
+          FROM hourhand.live_runs x
+         WHERE x.state = 1 AND x.waits_on = of_gate
+           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))
+           AND x.run_id <> ALL (ARRAY(SELECT run_id FROM old))
+         ORDER BY x.priority DESC, x.ready_at
+         LIMIT (SELECT places - count(*) FROM old)
+           FOR UPDATE SKIP LOCKED
+    )
+    SELECT run_id FROM old UNION ALL SELECT run_id FROM usual
+$$;
+
 CREATE FUNCTION hourhand.overlap_policy(for_namespace int, for_job uuid, for_run uuid) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
     SELECT coalesce((SELECT q.overlap FROM hourhand.run_requests q WHERE q.run_id = for_run), j.policy ->> 'overlap',

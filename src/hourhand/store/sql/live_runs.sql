@@ -220,14 +220,7 @@ UPDATE hourhand.live_runs r SET ready_at = x.ready_at, waits_on = x.waits_on
 WITH next AS MATERIALIZED (
     SELECT c.run_id
       FROM unnest(@gate_ids::int[], @places::int[]) AS g(gate_id, places)
-     CROSS JOIN LATERAL (
-        SELECT x.run_id FROM hourhand.live_runs x
-         WHERE x.state = 1 AND x.waits_on = g.gate_id
-           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
-         ORDER BY x.priority DESC, x.ready_at
-         LIMIT g.places
-           FOR UPDATE SKIP LOCKED
-     ) c
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 )
 UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
 RETURNING w.run_id;
@@ -266,14 +259,7 @@ WITH finished AS (
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-     CROSS JOIN LATERAL (
-        SELECT x.run_id FROM hourhand.live_runs x
-         WHERE x.state = 1 AND x.waits_on = g.gate_id
-           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
-         ORDER BY x.priority DESC, x.ready_at
-         LIMIT g.places
-           FOR UPDATE SKIP LOCKED
-     ) c
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
     RETURNING w.run_id
@@ -324,14 +310,7 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-     CROSS JOIN LATERAL (
-        SELECT x.run_id FROM hourhand.live_runs x
-         WHERE x.state = 1 AND x.waits_on = g.gate_id
-           AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))  -- they could not use it
-         ORDER BY x.priority DESC, x.ready_at
-         LIMIT g.places
-           FOR UPDATE SKIP LOCKED
-     ) c
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
     RETURNING w.run_id
