@@ -249,10 +249,11 @@ class Node:
     async def stop(self) -> None:
         emit(Event.NODE_STOPPING, node_id=self.membership.node_id)
         await self.finish_work()
-        await self.bus.close()
         await asyncio.gather(*(loop.stop() for loop in self.loops))
         await self.close_rooms()
         await self.heartbeat.stop()  # as the last: whatever the node still had was under its lease until here
+        self.bus.publish(Topic.NODES)  # so that others take over at once
+        await self.bus.close()
         await self.database.close()
         emit(Event.NODE_STOPPED, node_id=self.membership.node_id)
 
@@ -285,7 +286,7 @@ class SchedulerNode(Node):
         looking = self.loop("lookout", lookout.run_once, settings.tick_seconds)
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
         leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
-        self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
+        self._pruning_loop = self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
         judge = Judge(self.store.turns, node_id, self.clock, self.bus)
         judging = self.loop("judge", judge.run_once, UNASKED_SECONDS)
         lookout.wake_planner, lookout.wake_judge = planning.wake, judging.wake
@@ -301,6 +302,8 @@ class SchedulerNode(Node):
     async def stop(self) -> None:
         with contextlib.suppress(*AWAY):
             await self.leadership.resign()
+        self.bus.publish(Topic.NODES)
+        await self._pruning_loop.cancel()  # it may take minutes, and the shards wait for this node's end
         await super().stop()
         await self.pruning.close()
 

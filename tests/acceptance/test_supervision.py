@@ -87,11 +87,11 @@ def wait_until_green(cluster: Roles) -> None:
 
 
 def test_readiness_is_red_while_no_scheduler_plans_in_time_and_says_which_loop_is_late(cluster: Roles) -> None:
-    with locked(cluster, "timetable"):  # the planner is alive, and does not come through
-        assert "planner" in checks_when_red(cluster, "scheduler")
+    with locked(cluster, "timetable"):  # all loops are alive, and those that look into it do not come through
+        assert "lookout" in checks_when_red(cluster, "scheduler")
         with cluster.client() as client:
             [scheduler] = [node for node in client.nodes() if node.role == "scheduler"]
-            assert "planner" in scheduler.facts["late_loops"]
+            assert "lookout" in scheduler.facts["late_loops"]
     wait_until_green(cluster)
 
     cluster.processes["scheduler"].send(signal.SIGSTOP)

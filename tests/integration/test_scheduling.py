@@ -33,6 +33,7 @@ from hourhand.ports.event_bus import Topic
 from hourhand.ports.stores import TimetableStore
 from hourhand.scheduler import planner
 from hourhand.scheduler.leadership import AFTER_SECONDS
+from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.wiring import Store
 
 OVER = -1.0
@@ -156,6 +157,48 @@ async def test_a_leader_looks_again_when_the_first_lease_can_be_over(store: Stor
     pause = await first.leadership.run_once()
     assert pause is not None
     assert 0 < pause <= 1 + AFTER_SECONDS
+
+
+async def test_of_two_that_die_one_after_the_other_the_second_does_not_wait_for_a_beat(
+    store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = await pair(store, clock)
+    dead = [await store.nodes.register_node("executor", name, OVER, {}) for name in ("a", "b")]
+    await execute(
+        store, "UPDATE hourhand.nodes SET lease_until = clock_timestamp() + interval '1 day' WHERE name = 'b'"
+    )
+    bury = store.nodes.bury_nodes
+
+    async def bury_while_another_dies(node_ids: Sequence[int]) -> list[int]:
+        buried = await bury(node_ids)
+        await execute(store, "UPDATE hourhand.nodes SET lease_until = clock_timestamp() WHERE name = 'b'")
+        return buried
+
+    monkeypatch.setattr(store.nodes, "bury_nodes", bury_while_another_dies)
+    assert await first.leadership.run_once() == AFTER_SECONDS
+    monkeypatch.setattr(store.nodes, "bury_nodes", bury)
+    await first.leadership.run_once()
+    assert not {node.node_id for node in await store.nodes.present_nodes()} & set(dead)
+
+
+async def test_the_lead_of_a_node_that_has_ended_is_free_although_its_lease_goes_on(
+    store: Store, clock: SetClock
+) -> None:
+    first, second = await pair(store, clock)
+    await store.nodes.end_node(first.node_id)
+    assert await store.nodes.lease_seconds_left("leader") == 0
+    await second.leadership.run_once()
+    assert second.leadership.epoch == 2
+    assert await store.nodes.owned_shards(second.node_id) == (1024, 2)
+
+
+async def test_who_was_held_for_dead_does_not_ask_for_the_lead_all_the_time(store: Store, clock: SetClock) -> None:
+    alone = await Scheduler(store, clock).join("a")
+    await alone.leadership.run_once()
+    await store.nodes.end_node(alone.node_id)
+    await execute(store, "UPDATE hourhand.leases SET lease_until = clock_timestamp()")
+    alone.leadership._renew_at = 0.0
+    assert await alone.leadership.run_once() == SchedulerSettings().sweep_seconds + AFTER_SECONDS
 
 
 async def test_a_follower_tries_again_when_the_lease_of_the_leader_can_be_over(store: Store, clock: SetClock) -> None:

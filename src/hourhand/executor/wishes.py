@@ -58,8 +58,9 @@ class Sharing:
         others = [head for head in heads if head not in overdue]
         if part == places:
             return [Wish(head, 2 * namespace_id, places) for head in (*overdue, *others)]
-        usual = [Wish(head, 2 * namespace_id, places - part) for head in others]
-        return usual + [Wish(head, 2 * namespace_id + 1, part) for head in overdue]
+        # First: before a gate that has one place left they would else come second for ever.
+        late = [Wish(head, 2 * namespace_id + 1, part) for head in overdue]
+        return late + [Wish(head, 2 * namespace_id, places - part) for head in others]
 
     def _part(self, namespace_id: int, places: int) -> int:
         """What those that waited too long get; of few places one now and then."""

@@ -5,6 +5,7 @@ is sent from a statement of its own, at once on the leading edge, then at most o
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from hourhand.database.connections import CONNECTION_FAULTS, PING_SECONDS, Database, DatabaseSettings, Listener
@@ -14,6 +15,7 @@ from hourhand.ports.event_bus import Topic
 from hourhand.runtime.loops import Loop
 
 COALESCE_SECONDS = 0.005
+LAST_WORD_SECONDS_MAX = 1.0
 
 _NOTIFY = Query(
     "notify",
@@ -49,8 +51,11 @@ class PostgresEventBus:
             self._listener.start()
 
     async def close(self) -> None:
+        """Says what is left to say, if the database is there."""
         await self._sender.stop()
         await self._listener.cancel()
+        with contextlib.suppress(DatabaseUnavailable, TimeoutError):
+            await asyncio.wait_for(self._send(), LAST_WORD_SECONDS_MAX)
 
     async def _send(self) -> float | None:
         pending, self._pending = self._pending, set()

@@ -58,6 +58,7 @@ class Loop:
         self._late_after = late_seconds or max(LATE_INTERVALS * interval_seconds, LATE_SECONDS_MIN)
         self._resting = 0.0
         self._started = 0.0
+        self._asked_at: float | None = None
         self._wake = asyncio.Event()
         self._urge = asyncio.Event()
         self._stopping = False
@@ -70,6 +71,7 @@ class Loop:
 
     def wake(self) -> None:
         """Asks for a call now, or right after the one in progress. A loop that is backing off lets it wait."""
+        self._asked_at = self._asked_at or time.monotonic()
         self._wake.set()
 
     def urge(self) -> None:
@@ -81,11 +83,15 @@ class Loop:
         """Whether it should have come through again by now. From any thread."""
         if self._task is None or self._stopping:
             return False
+        now, asked_at = time.monotonic(), self._asked_at
+        if asked_at is not None and now - asked_at > LATE_SECONDS_MIN:
+            return True
         since = self.health.last_success or self._started
-        return time.monotonic() - since > max(self._late_after, LATE_INTERVALS * self._resting)
+        return now - since > max(self._late_after, LATE_INTERVALS * self._resting)
 
     def came_through(self) -> None:
         """All is well. Told by the loop itself after each call, and by calls that last from within."""
+        self._asked_at = None
         failures, self.health.failures = self.health.failures, 0
         self.health.last_success = time.monotonic()
         if failures:

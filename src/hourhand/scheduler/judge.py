@@ -39,8 +39,8 @@ class Judge:
         """Does what there is to do; says how long it may sleep."""
         now = self._clock.now()
         look = await self._turns.look(self._node_id(), now)
-        if look.expired:
-            await self._turns.expire_runs(now, BATCH_MAX)
+        while look.expired and await self._turns.expire_runs(now, BATCH_MAX) == BATCH_MAX:
+            pass
         if look.gates and _monotonic() >= self._sweep_at:
             self._sweep_at = _monotonic() + LOOK_SECONDS
             if await self._turns.let_go_on(BATCH_MAX):

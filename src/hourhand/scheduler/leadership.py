@@ -78,18 +78,24 @@ class Leadership:
         may_bury = bool(expired) and await self._may_bury()
         if may_bury:
             dead = await self._nodes.bury_nodes(expired)
-            emit(Event.NODES_LOST, node_ids=dead)
+            if dead:
+                emit(Event.NODES_LOST, node_ids=dead)
             nodes = await self._nodes.sweep_nodes()
+        swept_at = _monotonic()
         await self._assign(self.epoch, _owners(nodes))
         await self._reaper.run_once([node.node_id for node in nodes if node.ended])
-        # Leases grow only longer until then: nobody can be dead before the first of them is over.
-        waits = [node.seconds_left for node in nodes if not node.ended and not node.expired]
-        if expired and not may_bury:
-            waits.append(self._settings.sweep_seconds)
-        return self._before_next_beat(min(waits, default=0.0))
+        # Leases grow only longer until then: nobody can be dead before the first of them is over. What is over by now
+        # is looked at again at once, or after a while when nobody may be held for dead.
+        again = 0.0 if may_bury or not expired else self._settings.sweep_seconds
+        waits = [again if node.expired else node.seconds_left for node in nodes if not node.ended]
+        return self._before_next_beat(
+            max(min(waits, default=self._settings.heartbeat_seconds) - (_monotonic() - swept_at), 0.0)
+        )
 
     async def _until_lead_is_free(self) -> float | None:
-        return self._before_next_beat(await self._nodes.lease_seconds_left("leader"))
+        left = await self._nodes.lease_seconds_left("leader")
+        # Free, and yet refused: this node was held for dead, and joins again at its next heartbeat.
+        return self._before_next_beat(left or self._settings.sweep_seconds)
 
     def _before_next_beat(self, seconds: float) -> float | None:
         """How long to sleep when something may be over then; None when it is over later than the next beat is."""

@@ -58,7 +58,9 @@ class Submissions:
         except _NothingStored:
             pass
         except asyncpg.LockNotAvailableError:
-            raise Overloaded("another request with the same key is still under way; ask again") from None
+            raise Overloaded(
+                "another request with the same key, or for the same limit, is still under way; ask again"
+            ) from None
         return verdicts
 
     async def find_earlier(self, namespace_id: int, key: str, since: datetime) -> Earlier | None:

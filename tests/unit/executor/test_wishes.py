@@ -54,8 +54,8 @@ def test_one_namespace_alone_gets_all_places_in_strict_order_of_priority() -> No
 def test_what_has_waited_too_long_because_of_its_priority_gets_a_quarter() -> None:
     asked = [head(1, 9), head(1, 5, waits=29), head(1, 0, waits=31)]
     wishes = sharing().wishes(asked, LANES, 100, NOW)
-    assert [(wish.head, wish.limit) for wish in wishes] == [(asked[0], 75), (asked[1], 75), (asked[2], 25)]
-    assert wishes[0].share == wishes[1].share != wishes[2].share
+    assert [(wish.head, wish.limit) for wish in wishes] == [(asked[2], 25), (asked[0], 75), (asked[1], 75)]
+    assert wishes[0].share != wishes[1].share == wishes[2].share
 
 
 def test_those_of_the_highest_priority_wait_for_nobody_however_long() -> None:
@@ -72,7 +72,7 @@ def test_of_few_places_every_fourth_goes_to_what_has_waited_too_long(places: int
         wishes = shares.wishes(asked, LANES, places, NOW)
         assert sum(places_of(wishes).values()) == places
         if len({wish.share for wish in wishes}) == 2:
-            late += wishes[-1].limit
+            late += wishes[0].limit
         elif wishes[0].head.priority == 0:
             late += places
     assert late == 10 * places

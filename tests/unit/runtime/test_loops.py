@@ -162,6 +162,38 @@ async def test_one_that_asked_for_a_long_rest_is_not_late_meanwhile(monkeypatch:
     await service.loop.cancel()
 
 
+async def test_one_that_was_woken_and_does_not_come_through_is_late_whatever_its_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(loops, "time", SimpleNamespace(monotonic=lambda: now))
+    service = Service(interval_seconds=60.0)
+    service.then(well())
+    service.loop.start()
+    await service.called(1)
+    await asyncio.sleep(0)
+    service.loop.wake()
+    now += 3
+    service.loop.wake()
+    now += 2.1
+    assert service.loop.is_late(), "it was asked more than five seconds ago"
+    service.then(well())
+    await service.called(2)
+    await asyncio.sleep(0)
+    assert not service.loop.is_late()
+    await service.loop.cancel()
+
+
+async def test_those_with_one_interval_are_called_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.3
+    monkeypatch.setattr(loops, "time", SimpleNamespace(monotonic=lambda: now))
+    assert Service(interval_seconds=1.0).loop._until_next_beat() == pytest.approx(0.7)
+    assert Service(interval_seconds=5.0).loop._until_next_beat() == pytest.approx(4.7)
+    now = 1000.95
+    assert Service(interval_seconds=1.0).loop._until_next_beat() == pytest.approx(1.05), "that would be too soon"
+    assert Service(interval_seconds=0.0).loop._until_next_beat() == 0
+
+
 async def test_failures_make_the_pauses_longer_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "BACKOFF_SECONDS_MIN", 0.1)
     monkeypatch.setattr(loops.random, "uniform", lambda _low, high: high)

@@ -113,11 +113,10 @@ CREATE TABLE hourhand.unique_keys (
     PRIMARY KEY (namespace_id, key)
 );
 
--- What counts for a run that meets an unfinished one of its job: the same rule as model/policy.py overlap_of, and before
--- it what somebody said who asked for the run.
 -- Who goes on when places of a gate become free: the highest priority first. But one place in four goes to those who have
 -- waited longer than half a minute, whatever their priority, the oldest first, so that nobody waits for ever because of
--- it. Runs of paused queues could not use a place. Rows that somebody else is just choosing are left to him.
+-- it. Runs of paused queues could not use a place. Rows that somebody else is just choosing are left to him; those that are
+-- chosen are locked, so the caller need not ask again whether they wait (and must not: it may see them as they were).
 CREATE FUNCTION hourhand.next_in_line(of_gate int, places int) RETURNS SETOF uuid
 LANGUAGE sql VOLATILE STRICT AS $$
     WITH old AS MATERIALIZED (
@@ -151,6 +150,8 @@ LANGUAGE sql VOLATILE STRICT AS $$
     SELECT run_id FROM old UNION ALL SELECT run_id FROM usual
 $$;
 
+-- What counts for a run that meets an unfinished one of its job: the same rule as model/policy.py overlap_of, and before
+-- it what somebody said who asked for the run.
 CREATE FUNCTION hourhand.overlap_policy(for_namespace int, for_job uuid, for_run uuid) RETURNS text
 LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
     SELECT coalesce((SELECT q.overlap FROM hourhand.run_requests q WHERE q.run_id = for_run), j.policy ->> 'overlap',

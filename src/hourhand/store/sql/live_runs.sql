@@ -222,7 +222,7 @@ WITH next AS MATERIALIZED (
       FROM unnest(@gate_ids::int[], @places::int[]) AS g(gate_id, places)
      CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 )
-UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
+UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
 RETURNING w.run_id;
 
 -- name: put_starts
@@ -261,7 +261,7 @@ WITH finished AS (
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
      CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -312,7 +312,7 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
      CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
 ), let_go AS (
-    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next)) AND w.state = 1
+    UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
 ), kept AS (
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error)
