@@ -31,6 +31,8 @@ check: lint types test
 bench: $(STAMP)-dev
 	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 3 --seconds 30
 	$(BIN)/hourhand bench immediate --seconds 30
+	$(BIN)/python benchmarks/blocked_claims.py --pairs 3 --seconds 20
+	$(BIN)/python benchmarks/idle.py --seconds 60 --windows 3
 
 # The same in a minute: that it works and that nothing is lost or doubled. Its timings decide nothing.
 bench-short: $(STAMP)-dev
