@@ -95,7 +95,7 @@ class Executor:
         recording = make("recorder", self.recorder.run_once, 1.0)
         self.receiving = make("receiver", self.receiver.run_once, self._settings.poll_seconds)
         self.learning = make("lanes", self._learn_lanes, 2.0)
-        self.cancelling = make("cancelling", self._cancel_asked, 1.0)
+        self.cancelling = make("cancelling", self._cancel_asked, self._settings.poll_seconds)
         self.recorder.wake = recording.wake
         self.capacity.wake = self.receiving.wake
 

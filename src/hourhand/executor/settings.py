@@ -19,7 +19,7 @@ class ExecutorSettings:
     priority_wait_seconds: float = 30.0
     """A run that has waited so long because of its priority gets its turn: a quarter of the places is kept for such."""
     poll_seconds: float = 0.5
-    """How long new work can go unseen when its wake-up is lost."""
+    """How long new work, or that work is cancelled, can go unseen when the wake-up is lost."""
     heartbeat_seconds: float = 4.0
     """How often the lease is renewed."""
     lease_seconds: float = 15.0
