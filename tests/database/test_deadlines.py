@@ -305,3 +305,24 @@ async def nobody_waits_for(database: Database, application: str) -> None:
         query = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE $1 AND wait_event_type = 'Lock'"
         while await db.fetchval(query, f"%{application}"):
             assert time.monotonic() < deadline
+
+
+async def go_on_without_protocol(database: Database, *, terminated: bool) -> None:
+    async with database.connection() as db:
+        if terminated:
+            db._con.terminate()  # type: ignore[attr-defined]
+        raise AttributeError("'NoneType' object has no attribute 'bind_execute'")
+
+
+async def test_a_connection_that_is_lost_between_two_steps_of_the_driver_is_the_database_being_away(
+    database: Database,
+) -> None:
+    """The driver forgets its parts at once, and tells of it a turn later."""
+    with pytest.raises(DatabaseUnavailable):
+        await go_on_without_protocol(database, terminated=True)
+    assert await database.fetch(ONE)
+
+
+async def test_a_mistake_of_ours_is_not_taken_for_a_database_that_is_away(database: Database) -> None:
+    with pytest.raises(AttributeError):
+        await go_on_without_protocol(database, terminated=False)

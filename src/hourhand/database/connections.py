@@ -202,7 +202,10 @@ class Database:
                         db.remove_termination_listener(hurry)
                     await pool.release(db)  # type: ignore[arg-type]
         except (*CONNECTION_FAULTS, AttributeError) as fault:
-            # An AttributeError is what a COPY meets that goes on with a connection that is gone.
+            # An AttributeError is what a statement meets that goes on with a connection that is gone. That it is gone
+            # we are told in the next turn of the loop.
+            if isinstance(fault, AttributeError) and not lost:
+                await asyncio.sleep(0)
             if isinstance(fault, ValueError) or (isinstance(fault, AttributeError) and not lost):
                 raise  # a value that cannot be sent, or a mistake of ours: it will not pass
             if isinstance(fault, asyncpg.ReadOnlySQLTransactionError):

@@ -128,7 +128,7 @@ LANGUAGE sql VOLATILE STRICT AS $$
              CROSS JOIN LATERAL (
                 SELECT x.run_id, x.ready_at FROM hourhand.live_runs x
                  WHERE x.state = 1 AND x.waits_on = of_gate AND x.priority = p.priority
-                   AND x.ready_at < clock_timestamp() - interval '30 seconds'
+                   AND x.ready_at < now() - interval '30 seconds'
                    AND x.lane_id <> ALL (ARRAY(SELECT lane_id FROM hourhand.lanes WHERE held))
                  ORDER BY x.ready_at
                  LIMIT places
