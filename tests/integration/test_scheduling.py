@@ -181,15 +181,23 @@ async def test_of_two_that_die_one_after_the_other_the_second_does_not_wait_for_
     assert not {node.node_id for node in await store.nodes.present_nodes()} & set(dead)
 
 
-async def test_the_lead_of_a_node_that_has_ended_is_free_although_its_lease_goes_on(
-    store: Store, clock: SetClock
+async def test_a_leader_that_resigns_while_it_renews_is_leader_no_more(
+    store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = await pair(store, clock)
-    await store.nodes.end_node(first.node_id)
-    assert await store.nodes.lease_seconds_left("leader") == 0
+    take = store.nodes.take_lease
+
+    async def take_late(*how: Any) -> int | None:
+        await first.leadership.resign()
+        return await take(*how)
+
+    monkeypatch.setattr(store.nodes, "take_lease", take_late)
+    first.leadership._renew_at = 0.0
+    await first.leadership.run_once()
+    monkeypatch.setattr(store.nodes, "take_lease", take)
+    assert first.leadership.epoch is None
     await second.leadership.run_once()
     assert second.leadership.epoch == 2
-    assert await store.nodes.owned_shards(second.node_id) == (1024, 2)
 
 
 async def test_who_was_held_for_dead_does_not_ask_for_the_lead_all_the_time(store: Store, clock: SetClock) -> None:

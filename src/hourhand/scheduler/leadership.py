@@ -63,7 +63,7 @@ class Leadership:
             raise
 
     async def resign(self) -> None:
-        """Gives the lead up for good. A turn that is under way may still renew it: then it runs out by itself."""
+        """Gives the lead up for good. A turn that is under way may still renew it, and gives it up then."""
         self._has_resigned = True
         if self.epoch is not None:
             await self._nodes.drop_lease("leader", self._node_id())
@@ -114,6 +114,9 @@ class Leadership:
     async def _renew(self) -> None:
         sent = _monotonic()
         epoch = await self._nodes.take_lease("leader", self._node_id(), self._settings.lease_seconds)
+        if self._has_resigned and epoch is not None:
+            await self._nodes.drop_lease("leader", self._node_id())
+            epoch = None
         self._renew_at = _monotonic() + self._settings.heartbeat_seconds / 2  # at the next beat, when that is near
         self._sure_until = sent + self._settings.lease_seconds
         if epoch != self.epoch:

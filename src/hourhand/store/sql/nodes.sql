@@ -44,7 +44,7 @@ SELECT DISTINCT r.executor_id FROM hourhand.live_runs r JOIN hourhand.nodes n ON
 
 -- name: take_lease
 -- Takes or renews a lease by the database's clock. The epoch grows whenever the holder changes. Who was found dead, or
--- declared lost, gets none, and who has ended keeps none.
+-- declared lost, gets none.
 INSERT INTO hourhand.leases AS l (name, node_id, epoch, lease_until)
 SELECT @name, n.node_id, 1, clock_timestamp() + make_interval(secs => @lease_seconds)
   FROM hourhand.nodes n WHERE n.node_id = @node_id AND n.ended_at IS NULL
@@ -52,7 +52,6 @@ ON CONFLICT (name) DO UPDATE
    SET node_id = excluded.node_id, lease_until = excluded.lease_until,
        epoch = l.epoch + CASE WHEN l.node_id = excluded.node_id THEN 0 ELSE 1 END
  WHERE l.node_id = excluded.node_id OR l.lease_until < clock_timestamp()
-    OR EXISTS (SELECT FROM hourhand.nodes h WHERE h.node_id = l.node_id AND h.ended_at IS NOT NULL)
 RETURNING epoch;
 
 -- name: drop_lease
@@ -60,8 +59,7 @@ UPDATE hourhand.leases SET lease_until = clock_timestamp() WHERE name = @name AN
 
 -- name: get_lease
 SELECT l.name, l.node_id, n.name AS node_name, l.epoch, l.lease_until, l.lease_until > clock_timestamp() AS held,
-       CASE WHEN n.ended_at IS NULL THEN extract(epoch FROM l.lease_until - clock_timestamp())::float8 ELSE 0 END
-           AS seconds_left
+       extract(epoch FROM l.lease_until - clock_timestamp())::float8 AS seconds_left
   FROM hourhand.leases l LEFT JOIN hourhand.nodes n USING (node_id) WHERE l.name = @name;
 
 -- name: assign_shards
