@@ -42,8 +42,8 @@ class Leases:
     self_fence_seconds: float = 10.0
     self_fence_kill_seconds: float = 2.0
     slack_seconds: float = 0.0
-    """What figures may take longer than promised: the promise is made for the usual leases. A machine that is busy for
-    a second is no fault of leases that are a third of them."""
+    """How much longer than promised things may take: promises are made for the usual leases. A machine that is busy
+    for a moment is no fault of leases that are a third of them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """By key; those that this version does not have are left out."""
 

@@ -23,6 +23,7 @@ from tests.chaos.truth import LogFile
 from tests.chaos.workload import SHARES, Workload
 
 PROBE_SECONDS = 10.0
+PICKUP_SECONDS = 2.0
 RSS_BYTES_MAX = 200 << 20
 """Of one node: three times what one has that nothing was done to."""
 FDS_MAX = 600
@@ -164,6 +165,7 @@ def _settings(order: Order, started_at: float, read_at: float) -> Settings:
         grace_seconds=leases.grace_seconds,
         settle_seconds=order.settle_seconds,
         slack_seconds=leases.slack_seconds,
+        pickup_seconds=PICKUP_SECONDS + leases.slack_seconds,
         rss_bytes_max=RSS_BYTES_MAX,
         fds_max=FDS_MAX,
         injections_min=dict(order.injections_min),

@@ -163,7 +163,11 @@ def retry_spacing(history: History) -> Findings:
                 message = f"tried again after {after.start - before.last:.2f} s instead of {least:g} s"
                 findings.violated(run_id, message, after.start)
             requeued = _requeued_at(log, run_id, before.fence)
-            if requeued is not None and not spec.gates and after.start - requeued > most + START_SECONDS:
+            if (
+                requeued is not None
+                and not spec.gates
+                and after.start - requeued > most + START_SECONDS + log.settings.slack_seconds
+            ):
                 message = f"tried again after {after.start - requeued:.2f} s instead of {most:g} s"
                 findings.violated(run_id, message, after.start)
     return findings

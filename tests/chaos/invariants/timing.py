@@ -112,7 +112,7 @@ def time_out(history: History) -> Findings:
 def _judge_end(findings: Findings, log: Joined, effect: Effect, limit: float, name: str) -> None:
     findings.fact()
     hold = log.hold_of(effect)
-    gone_by = limit + log.settings.grace_seconds + STOP_SECONDS
+    gone_by = limit + log.settings.grace_seconds + STOP_SECONDS + log.settings.slack_seconds
     faults = log.faults_on_executor(hold, effect.start, max(effect.last, limit), log.settings.recovery_seconds)
     allowed = max([gone_by, *(fault.ended + log.settings.grace_seconds + STOP_SECONDS for fault in faults)])
     if effect.last > allowed:
@@ -121,7 +121,7 @@ def _judge_end(findings: Findings, log: Joined, effect: Effect, limit: float, na
         return
     state = _recorded_state(log, hold)
     ended = effect.end if effect.end is not None else effect.last
-    if state == "succeeded" and ended > limit + STOP_SECONDS:
+    if state == "succeeded" and ended > limit + STOP_SECONDS + log.settings.slack_seconds:
         findings.violated(effect.run_id, f"succeeded {ended - limit:.1f} s after its {name}", ended)
     killed_for_it = effect.end is None and effect.term is not None and effect.term >= limit
     if killed_for_it and state == "failed":
@@ -138,7 +138,7 @@ def _recorded_state(log: Joined, hold: Hold) -> str:
 def _judge_wait(findings: Findings, log: Joined, due: float, first: Effect, spec: JobSpec) -> None:
     assert spec.queue_timeout_seconds is not None
     findings.fact()
-    limit = due + spec.queue_timeout_seconds + log.settings.sweep_seconds + STOP_SECONDS
+    limit = due + spec.queue_timeout_seconds + log.settings.sweep_seconds + STOP_SECONDS + log.settings.slack_seconds
     if first.start > limit and log.disturbances.calm(due, first.start):
         message = f"started {first.start - due:.1f} s after its due time, its queue timeout is less"
         findings.violated(first.run_id, message, first.start)
@@ -154,7 +154,7 @@ def broker_is_a_hint(history: History) -> Findings:
     """While notifications were dropped, what was ready was still claimed within the poll interval."""
     findings, log = Findings(), joined(history)
     silences = [Window(fault.started, fault.ended) for fault in history.faults if fault.action == "drop_notify"]
-    bound = history.settings.poll_seconds + LATE_SECONDS
+    bound = history.settings.poll_seconds + LATE_SECONDS + history.settings.slack_seconds
     if not silences:
         return findings
     for run_id, events in log.events.items():
