@@ -164,6 +164,18 @@ async def test_a_late_finish_of_a_reaped_attempt_is_refused(store: Store) -> Non
     assert await store.live_runs.finish_runs([succeeded(first)]) == set(), "after its end"
 
 
+async def test_a_run_that_was_claimed_ahead_and_is_given_back_does_not_become_ready_before_its_time(
+    store: Store,
+) -> None:
+    """As by an executor that is told to stop just then; the next one must not start it early."""
+    await insert(store, due_job(at(10)))
+    [early] = await claim(store, 1, at(10.01))
+    await store.live_runs.requeue_runs([returned(early, at(9.97))])
+    assert await claim(store, 2, at(9.98)) == []
+    [row] = await rows(store, "live_runs")
+    assert row["ready_at"] == at(10)
+
+
 async def test_a_late_finish_does_not_hold_up_the_others_of_its_batch(store: Store) -> None:
     await insert(store, due_job(), due_job())
     late, good = await claim(store, 1)

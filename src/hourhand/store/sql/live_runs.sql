@@ -286,7 +286,8 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
        FOR SHARE
 ), returned AS (
     UPDATE hourhand.live_runs r
-       SET state = 0, ready_at = x.ready_at, executor_id = NULL, started_at = NULL,
+       SET state = 0, executor_id = NULL, started_at = NULL,
+           ready_at = greatest(x.ready_at, r.ready_at),  -- what was claimed ahead of its time may come back before it
            failures = r.failures + x.failed, losses = r.losses + x.lost,
            -- The job may have changed meanwhile: the next attempt belongs where it belongs now.
            lane_id = coalesce(j.lane_id, r.lane_id), priority = coalesce(j.priority, r.priority),
