@@ -51,11 +51,13 @@ def stopped(server: EmbeddedServer) -> Iterator[None]:
     family = [postmaster, *postmaster.children(recursive=True)]
     try:
         for process in family:
-            process.suspend()
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that looks for tables to vacuum ends by itself
+                process.suspend()
         yield
     finally:
         for process in family:
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 async def copy(db: Any, count: int = 20_000) -> None:
