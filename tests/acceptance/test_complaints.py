@@ -251,13 +251,16 @@ def test_no_due_time_fires_twice_although_the_old_owner_wakes_up_after_its_lease
 
 @contextlib.contextmanager
 def paused(*pids: int) -> Iterator[None]:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    def tell(number: signal.Signals) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # some processes of PostgreSQL end by themselves
+                os.kill(pid, number)
+
+    tell(signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        tell(signal.SIGCONT)
 
 
 # --- 5 ----------------------------------------------------------------------------------------------------
