@@ -20,10 +20,12 @@ from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PartE
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.garbage import search_seldom
 from hourhand.runtime.heartbeat import Heartbeat
 from hourhand.runtime.ids import IdSource
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
+from hourhand.runtime.stages import sample_stages
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
@@ -473,6 +475,8 @@ async def run_role(config: Config, role: str, ready: Callable[[], None] = lambda
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     await node.start()
+    search_seldom()
+    sample_stages(role)
     ready()
     waits = {asyncio.create_task(event.wait()) for event in (stopping, node.ended)}
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

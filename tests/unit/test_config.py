@@ -389,7 +389,7 @@ def test_reading_the_configuration_imports_no_server() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
     )
-    assert not {"litestar", "aiohttp", "granian", "httpx"} & set(done.stdout.split())
+    assert not {"hourhand.api.app", "aiohttp", "granian", "httpx"} & set(done.stdout.split())
 
 
 def test_the_reference_page_is_fresh() -> None:

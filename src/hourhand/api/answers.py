@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from litestar.types import Receive, Scope, Send
+
+from hourhand.api.asgi import Receive, Scope, Send
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -20,7 +21,7 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Sends itself, as an ASGI application does; so it can be returned from a Litestar handler or used without one."""
+    """Sends itself, as an ASGI application does."""
 
     content: bytes
     status: int = 200

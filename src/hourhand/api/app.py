@@ -1,19 +1,16 @@
-"""Puts the API together: endpoints behind Litestar's router, behind the gate.
+"""Puts the API together: endpoints behind a router, behind the gate.
 
 Every request takes the same way: gate (host, sizes) → router → caller → parameters → form of answer → body → handler.
 Somebody else serves the application; nothing here listens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
-
-from litestar import Litestar, Request, Response
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp, Method, Receive
+from typing import Final
 
 from hourhand.api.accepting import negotiate
-from hourhand.api.answers import TEXT, Answer, Header, header
+from hourhand.api.answers import TEXT, Answer, header
+from hourhand.api.asgi import App, Receive, Scope, Send
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
 from hourhand.api.bodies import content_type_of, read_body
 from hourhand.api.endpoints import Call, Endpoint
@@ -22,6 +19,7 @@ from hourhand.api.openapi import openapi_document
 from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
 from hourhand.api.refusals import BadRequest
+from hourhand.api.router import Router
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
@@ -60,17 +58,10 @@ class ApiOperations:
     explain: ExplainOperations
 
 
-def build_app(operations: ApiOperations, settings: ApiSettings) -> ASGIApp:
+def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
     """The whole API as an ASGI application."""
     service = _Service(Authenticator(operations.access, settings), settings)
-    endpoints = list_endpoints(operations, settings)
-    router = Litestar(
-        [*_options_routes(endpoints), *(_route(service, endpoint) for endpoint in endpoints)],
-        exception_handlers={Exception: _on_exception},
-        openapi_config=None,
-        logging_config=None,
-    )
-    return Gate(router, settings)
+    return Gate(_Application(service, Router(list_endpoints(operations, settings))), settings)
 
 
 def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[Endpoint]:
@@ -92,6 +83,29 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
     return endpoints
 
 
+class _Application:
+    """Answers every request that the gate lets in."""
+
+    def __init__(self, service: "_Service", router: Router) -> None:
+        self._service = service
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except Exception as error:  # whatever it is, the caller gets an answer; what nobody expected is logged
+            answer = problem_answer(error, facts_of(scope).request_id, scope["method"], scope["path"])
+        await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        method, path = scope["method"], scope["path"]
+        if method == "OPTIONS":
+            methods = ", ".join(sorted([*self._router.methods_at(path), "OPTIONS"]))
+            return Answer(b"", 204, TEXT, [header("allow", methods)])
+        endpoint, parameters = self._router.find(method, path)
+        return await self._service.serve(endpoint, parameters, scope, receive)
+
+
 class _Service:
     """What every endpoint needs before its handler can run."""
 
@@ -99,8 +113,8 @@ class _Service:
         self._authenticator = authenticator
         self._settings = settings
 
-    async def serve(self, endpoint: Endpoint, scope: Any, receive: Receive) -> Answer:
-        """Knows nothing of the router, so that a busy route can be served without one."""
+    async def serve(self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive) -> Answer:
+        """`parameters`: those in the path."""
         facts = facts_of(scope)
         if endpoint.public:
             credentials, media_type = None, endpoint.media_types[0]
@@ -113,7 +127,7 @@ class _Service:
         body, content_type = await self._body(endpoint, facts, receive)
         call = Call(
             query=query,
-            path=scope["path_params"],
+            path=parameters,
             headers=facts.headers,
             body=body,
             media_type=media_type,
@@ -140,7 +154,7 @@ class _Service:
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
 
-    def _base_url(self, scope: Any, facts: Facts) -> str:
+    def _base_url(self, scope: Scope, facts: Facts) -> str:
         if self._settings.public_url is not None:
             return self._settings.public_url.rstrip("/")
         return f"{scope.get('scheme', 'http')}://{facts.headers[b'host'].decode('latin-1')}"
@@ -152,46 +166,3 @@ def _refuse_key_without_meaning(endpoint: Endpoint, facts: Facts) -> None:
         return
     message = f"this route takes no Idempotency-Key; those that do submit jobs: {_KEYED_ROUTES}"
     raise BadRequest("idempotency-key-not-supported", message)
-
-
-def _route(service: _Service, endpoint: Endpoint) -> HTTPRouteHandler:
-    async def handle(request: Request[Any, Any, Any]) -> ASGIApp:
-        return await service.serve(endpoint, request.scope, request.receive)
-
-    path = endpoint.path.replace("}", ":str}")
-    method = cast("Method", endpoint.method)
-    return HTTPRouteHandler(
-        path, http_method=method, status_code=endpoint.status, name=endpoint.operation_id, include_in_schema=False
-    )(handle)
-
-
-def _options_routes(endpoints: Sequence[Endpoint]) -> list[HTTPRouteHandler]:
-    """What can be done at each path. Registered first: Litestar's own answer would name one method only."""
-    methods: dict[str, set[str]] = {}
-    for endpoint in endpoints:
-        methods.setdefault(endpoint.path, {"OPTIONS"}).add(endpoint.method)
-    return [_options_route(path, Answer(b"", 204, TEXT, [_allow(names)])) for path, names in methods.items()]
-
-
-def _options_route(path: str, answer: Answer) -> HTTPRouteHandler:
-    async def options(request: Request[Any, Any, Any]) -> ASGIApp:
-        return answer
-
-    return HTTPRouteHandler(
-        path.replace("}", ":str}"),
-        http_method="OPTIONS",
-        status_code=200,
-        name=f"options {path}",
-        include_in_schema=False,
-    )(options)
-
-
-def _allow(methods: set[str]) -> Header:
-    return header("allow", ", ".join(sorted(methods)))
-
-
-def _on_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    scope: Any = request.scope
-    answer = problem_answer(error, facts_of(scope).request_id, scope["method"], scope["path"])
-    headers = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
-    return Response(answer.content, status_code=answer.status, media_type=answer.media_type, headers=headers)

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from litestar.types import Receive
-
+from hourhand.api.asgi import Receive
 from hourhand.api.refusals import RequestTimeout
 from hourhand.model.errors import BodyTooLarge, UnsupportedMedia
 

@@ -8,11 +8,10 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-from litestar.types import ASGIApp, Receive, Scope, Send
+from typing import Final
 
 from hourhand.api.answers import Header
+from hourhand.api.asgi import App, Message, Receive, Scope, Send
 from hourhand.api.auth import refuse_token_in_url
 from hourhand.api.hosts import HostCheck
 from hourhand.api.problems import problem_answer
@@ -54,21 +53,21 @@ class Facts:
     headers: dict[bytes, bytes]
 
 
-def facts_of(scope: Any) -> Facts:
+def facts_of(scope: Scope) -> Facts:
     found: Facts = scope["hourhand"]
     return found
 
 
 class Gate:
-    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+    def __init__(self, app: App, settings: ApiSettings) -> None:
         self._app = app
         self._hosts = HostCheck(settings)
         self._url_bytes_max = settings.url_bytes_max
         self._header_bytes_max = settings.header_bytes_max
 
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
             return
         headers: dict[bytes, bytes] = {}
         refused = self._read_headers(scope["headers"], headers)
@@ -109,13 +108,22 @@ def _request_id(given: bytes | None) -> str:
     return secrets.token_hex(8)
 
 
-def _dressed(send: Send, request_id: str, scope: Any) -> Send:
+async def _live(receive: Receive, send: Send) -> None:
+    """Whoever serves tells when it begins and ends. The node looks after both; it is only answered here."""
+    while True:
+        told = (await receive())["type"]
+        await send({"type": f"{told}.complete"})
+        if told == "lifespan.shutdown":
+            return
+
+
+def _dressed(send: Send, request_id: str, scope: Scope) -> Send:
     """`send`, but every answer gets its headers, and HEAD is answered as GET without the body."""
     head = scope["method"] == "HEAD"
     if head:
         scope["method"] = "GET"
 
-    async def dressed(message: Any) -> None:
+    async def dressed(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = [*message["headers"], *_ALWAYS, (b"x-request-id", request_id.encode())]
             if not any(name == b"cache-control" for name, _ in message["headers"]):

@@ -5,7 +5,6 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from hourhand.api import refusals
 from hourhand.api.answers import PROBLEM, Answer, Header, encode, header
@@ -103,7 +102,6 @@ class Duplicate(Problem):
 
 def problem_answer(error: Exception, request_id: str, method: str = "", path: str = "") -> Answer:
     """The answer to any exception. What nobody expected is logged with the request id and told without details."""
-    error = _ours(error, method, path)
     if not isinstance(error, errors.HourhandError):
         emit(Event.REQUEST_FAILED, request_id=request_id, method=method, path=path[:500], exc_info=error)
         return _document(500, "internal-error", _INTERNAL, request_id)
@@ -113,20 +111,6 @@ def problem_answer(error: Exception, request_id: str, method: str = "", path: st
     faults = error.faults if isinstance(error, errors.InvalidFields | errors.DuplicateJob) else ()
     there = error.job_id if isinstance(error, errors.DuplicateJob) else None
     return _document(status, error.code, str(error), request_id, faults=faults, headers=headers, there=there)
-
-
-def _ours(error: Exception, method: str, path: str) -> Exception:
-    """Litestar's own refusals in our words."""
-    match error:
-        case MethodNotAllowedException():
-            allow = (error.headers or {}).get("allow", "")
-            return refusals.MethodNotAllowed(method, [word for word in allow.split(", ") if word != "OPTIONS"])
-        case NotFoundException():
-            return refusals.RouteNotFound(path)
-        case HTTPException() if error.status_code < 500:
-            return refusals.BadRequest("bad-request", error.detail)
-        case _:
-            return error
 
 
 def _status_of(error: errors.HourhandError) -> int:

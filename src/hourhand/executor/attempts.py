@@ -17,21 +17,32 @@ from hourhand.runtime.clock import DatabaseClock
 
 
 class _Running:
-    __slots__ = ("begun", "careful", "claim", "outcome_when_stopped", "recorded", "started_at", "task", "timer")
+    __slots__ = (
+        "_open_log", "careful", "claim", "log", "outcome_when_stopped", "recorded", "started_at", "task", "timer",
+    )  # fmt: skip
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, open_log: Callable[[Claim], LogBuffer]) -> None:
         self.claim = claim
         self.careful = claim.careful
-        self.begun = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.started_at: datetime | None = None
+        """When it took its first step; None before."""
+        self._open_log = open_log
+        self.log: LogBuffer | None = None
+        """None until it says something: most attempts say nothing."""
         self.outcome_when_stopped: Outcome | None = None
         self.recorded = False
         """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
 
     def is_stopping(self) -> bool:
         return self.outcome_when_stopped is not None
+
+    def say(self, stream: str, text: str) -> None:
+        """Takes one line of its log."""
+        if self.log is None:
+            self.log = self._open_log(self.claim)
+        self.log(stream, text)
 
 
 class Attempts:
@@ -60,7 +71,7 @@ class Attempts:
 
     def start(self, claim: Claim) -> None:
         """Starts an attempt at its time: at once, or by a timer when it is a little ahead."""
-        running = _Running(claim)
+        running = _Running(claim, self._open_log)
         self._in_hand[claim.run_id, claim.fence] = running
         self._empty.clear()
         self._start_when_due(running)
@@ -75,7 +86,6 @@ class Attempts:
         if running.careful and not self.lease_is_sure():
             self._end(running, Interrupted(lease_unsure=True), self._clock.now())
             return
-        running.started_at = self._clock.now()
         running.task = asyncio.create_task(self._attempt(running))
 
     def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
@@ -90,7 +100,7 @@ class Attempts:
                 self._end(running, outcome, self._clock.now())
             elif running.task is not None:
                 running.task.cancel()
-                if not running.begun:  # cancelled before its first step, it never takes one
+                if running.started_at is None:  # cancelled before its first step, it never takes one
                     self._end(running, outcome, self._clock.now())
         return True
 
@@ -139,38 +149,37 @@ class Attempts:
         return len(self._in_hand)
 
     async def _attempt(self, running: _Running) -> None:
-        running.begun = True
         claim = running.claim
-        log = LogBuffer(
-            claim.run_id,
-            claim.attempt,
-            self._clock.now,
-            self._recorder.log,
-            self._log_lines_max,
-            self._recorder.is_crowded,
-        )
-        self._recorder.started(claim.run_id, claim.fence, running.started_at)
+        running.started_at = started_at = self._clock.now()
+        self._recorder.started(claim.run_id, claim.fence, started_at)
         outcome: Outcome
         try:
-            outcome = await self._run(running, log)
+            outcome = await self._run(running)
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
             outcome = Failed(Reason.EXCEPTION, f"the kind {claim.kind!r} broke: {type(fault).__name__}: {fault}")
         if running.outcome_when_stopped is not None:
             outcome = running.outcome_when_stopped
-        log.close()
+        if running.log is not None:
+            running.log.close()
         self._end(running, outcome, self._clock.now())
 
-    async def _run(self, running: _Running, log: LogBuffer) -> Outcome:
+    def _open_log(self, claim: Claim) -> LogBuffer:
+        recorder = self._recorder
+        return LogBuffer(
+            claim.run_id, claim.attempt, self._clock.now, recorder.log, self._log_lines_max, recorder.is_crowded
+        )
+
+    async def _run(self, running: _Running) -> Outcome:
         claim = running.claim
         kind = self._kinds[claim.kind]
         task = Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
-            claim.fence, claim.scheduled_for, log, claim.timeout_seconds,
+            claim.fence, claim.scheduled_for, running.say, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running),
         )  # fmt: skip
-        allowed = self._allowed(claim)
+        allowed = None if claim.timeout_seconds is None and claim.deadline is None else self._allowed(claim)
         if allowed is None:
             return await kind.run(task)
         if allowed.seconds <= 0:
@@ -200,8 +209,7 @@ class Attempts:
         if running.recorded:
             self._recorder.forget(claim)
         else:
-            # What was stopped before its first step has not begun: nothing of it can have happened.
-            self._recorder.ended(claim, running.started_at if running.begun else None, ended_at, outcome)
+            self._recorder.ended(claim, running.started_at, ended_at, outcome)
         self._capacity.give_back(self._offers[claim.needs])
 
 

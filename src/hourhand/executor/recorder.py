@@ -93,8 +93,7 @@ class Recorder:
         self._log_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
 
-    def started(self, run_id: UUID, fence: int, at: datetime | None) -> None:
-        assert at is not None
+    def started(self, run_id: UUID, fence: int, at: datetime) -> None:
         self._started[run_id] = (fence, at)
         if self._start_timer is None:
             self._start_timer = asyncio.get_running_loop().call_later(START_AFTER_SECONDS, self._starts_due)

@@ -6,7 +6,9 @@ twice yields the same id, and the primary key refuses the second. SQL has the sa
 """
 
 from datetime import UTC, datetime
-from uuid import UUID
+from functools import lru_cache
+from typing import Final
+from uuid import UUID, SafeUUID
 
 SHARDS: int = 1024
 """How many slices all jobs are cut into. Fixed for ever: stored rows carry the number."""
@@ -15,18 +17,38 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOW_64_BITS = (1 << 64) - 1
 _VERSION_7 = 7 << 76
 _VARIANT = 2 << 62
+_new: Final = object.__new__
+_set: Final = object.__setattr__
 
 
 def time_ordered_id(instant: datetime, chance: int) -> UUID:
     """A UUIDv7 of the instant; `chance` brings at least 74 random bits."""
-    millis = microseconds_since_epoch(instant) // 1000
-    return UUID(int=millis << 80 | _VERSION_7 | (chance >> 62 & 0xFFF) << 64 | _VARIANT | chance & ((1 << 62) - 1))
+    return _uuid(_head(instant) | (chance >> 62 & 0xFFF) << 64 | _VARIANT | chance & ((1 << 62) - 1))
 
 
 def scheduled_run_id(due: datetime, job_id: UUID) -> UUID:
     """The id of the one run that a job may have for a due time."""
+    return _uuid(_scheduled_head(due) | job_id.int & _LOW_64_BITS)
+
+
+@lru_cache(maxsize=16)
+def _head(instant: datetime) -> int:
+    """Kept for a moment: the jobs of a batch are made at one instant, and many fall due at one."""
+    return microseconds_since_epoch(instant) // 1000 << 80 | _VERSION_7
+
+
+@lru_cache(maxsize=16)
+def _scheduled_head(due: datetime) -> int:
     millis, micros = divmod(microseconds_since_epoch(due), 1000)
-    return UUID(int=millis << 80 | _VERSION_7 | (micros << 2) << 64 | job_id.int & _LOW_64_BITS)
+    return millis << 80 | _VERSION_7 | (micros << 2) << 64
+
+
+def _uuid(number: int) -> UUID:
+    """The same as UUID(int=number) for a number that is known to fit, in less than half the time."""
+    made = _new(UUID)
+    _set(made, "int", number)
+    _set(made, "is_safe", SafeUUID.unknown)
+    return made
 
 
 def lowest_id_at(instant: datetime) -> UUID:

@@ -8,9 +8,12 @@ A new kind of schedule is a class with the members of `Kind`, a row in `_STORED`
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from hourhand.model.cron import Cron
 from hourhand.model.durations import format_duration, parse_duration
@@ -81,8 +84,8 @@ class Now:
         return {"now": True}
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+# A struct, and so is Timing, because one is made per submission: see JobDefinition.
+class At(msgspec.Struct, frozen=True):
     """Due once, at an instant. `asked` is what the user wrote, where that had just passed and it is due at once."""
 
     instant: datetime
@@ -142,8 +145,7 @@ class Every:
 Schedule: TypeAlias = Now | At | CronSchedule | Every
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """All of a job's 'when'."""
 
     schedules: tuple[Schedule, ...]

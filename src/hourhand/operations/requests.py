@@ -38,17 +38,19 @@ class CatchUpRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, o
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A new job. `schedule` is absent or "now", {"at": …}, {"cron": …}, {"every": …}, or a list of those."""
 
+    # What nearly every job has; `definition.py` takes the rest to be unsaid at one glance.
     name: str
     kind: str | None = None
     payload: dict[str, Any] | None = None
     schedule: Any = None
+    queue: str | None = None
+    priority: int | str | None = None
+
     zone: str | None = None
     start_at: str | None = None
     end_at: str | None = None
     dst_gap: str | None = None
     dst_overlap: str | None = None
-    queue: str | None = None
-    priority: int | str | None = None
     max_retries: int | None = None
     retry: RetryRequest | None = None
     catchup: CatchUpRequest | None = None

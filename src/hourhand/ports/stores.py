@@ -166,6 +166,11 @@ class Finish(msgspec.Struct, frozen=True):
     error: str | None = None
     result: Any = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to say but that it has succeeded, and when."""
+        return self.state is RunState.SUCCEEDED and self.result is None and self.reason is None and self.error is None
+
 
 class Requeue(msgspec.Struct, frozen=True):
     """An attempt that did not finish its run: the run is ready again at `ready_at`."""

@@ -9,7 +9,7 @@ from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.ids import scheduled_run_id, shard_of
 from hourhand.model.job import CATCHUP_DEFAULT, JobDefinition
 from hourhand.model.policy import ORDINARY, Overlap, policy_to_json
-from hourhand.model.retry import retry_to_json
+from hourhand.model.retry import DEFAULT_RETRY, retry_to_json
 from hourhand.model.schedule import Timing, timing_to_json
 from hourhand.model.states import Cause
 from hourhand.ports.stores import NewJob
@@ -17,9 +17,8 @@ from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import LaneKey, lane_key
 
 _JOB_COLUMNS: Final = [
-    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
-    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
-    "created_by", "updated_at", "policy",
+    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "priority", "max_retries", "owner",
+    "status", "version", "created_at", "created_by", "updated_at",
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
     "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
@@ -28,7 +27,9 @@ _CURSOR_COLUMNS: Final = [
     "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
 ]  # fmt: skip
 # What only some jobs have; the others' rows are copied without it.
-_JOB_COLUMNS_MORE: Final = [*_JOB_COLUMNS, "unique_key"]
+_JOB_COLUMNS_MORE: Final = [
+    *_JOB_COLUMNS, "timing", "retry", "catchup", "timeout_seconds", "labels", "description", "policy", "unique_key",
+]  # fmt: skip
 _RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
 _CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
 
@@ -47,12 +48,13 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         policy = new.definition.policy
         lane_id = lanes[lane_key(new.namespace_id, new.definition)]
         due_at = new.definition.timing.only_instant
-        if new.unique is None:
+        if _says_little(new, due_at):
             job_rows.append(_job_row(new, lane_id, due_at))
         else:
-            more_job_rows.append((*_job_row(new, lane_id, due_at), new.unique.key))
+            more_job_rows.append((*_job_row(new, lane_id, due_at), *_job_row_more(new)))
         # A run that must not overlap with others of its job is to be found by its job.
-        cause = Cause.SCHEDULE if due_at is None or _is_exclusive(new.definition) else Cause.ONCE
+        exclusive = due_at is None or (policy is not ORDINARY and _is_exclusive(new.definition))
+        cause = int(Cause.SCHEDULE if exclusive else Cause.ONCE)
         runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
         if policy is ORDINARY:
             run_rows += runs
@@ -84,27 +86,50 @@ def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, .
         definition.kind,
         to_json(definition.payload),
         due_at,
-        timing_column(definition.timing),
         definition.priority,
         definition.retry.max_retries,
-        to_json_or_null(retry_to_json(definition.retry)),
-        catchup_to_json(definition.catchup),
-        definition.timeout_seconds,
-        to_json_or_null(definition.labels),
-        definition.description or None,
         definition.owner,
         0,
         1,
         new.created_at,
         new.created_by,
         new.created_at,
-        policy_to_json(definition.policy),
     )
 
 
-def _run_row(new: NewJob, lane_id: int, due: datetime, cause: Cause) -> tuple[Any, ...]:
+def _says_little(new: NewJob, due_at: datetime | None) -> bool:
+    """Whether the columns that nearly every job has say all there is to say of it."""
+    definition = new.definition
+    return (
+        due_at is not None
+        and not definition.timing.says_more
+        and definition.retry is DEFAULT_RETRY
+        and definition.catchup is CATCHUP_DEFAULT
+        and definition.timeout_seconds is None
+        and not definition.labels
+        and not definition.description
+        and definition.policy is ORDINARY
+        and new.unique is None
+    )
+
+
+def _job_row_more(new: NewJob) -> tuple[Any, ...]:
+    definition = new.definition
+    return (
+        timing_column(definition.timing),
+        to_json_or_null(retry_to_json(definition.retry)),
+        catchup_to_json(definition.catchup),
+        definition.timeout_seconds,
+        to_json_or_null(definition.labels),
+        definition.description or None,
+        policy_to_json(definition.policy),
+        None if new.unique is None else new.unique.key,
+    )
+
+
+def _run_row(new: NewJob, lane_id: int, due: datetime, cause: int) -> tuple[Any, ...]:
     run_id = scheduled_run_id(due, new.job_id)
-    return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, int(cause))
+    return (run_id, new.job_id, due, due, new.namespace_id, lane_id, 1, 0, new.definition.priority, cause)
 
 
 def cursor_promises(definition: JobDefinition) -> tuple[timedelta | None, bool]:

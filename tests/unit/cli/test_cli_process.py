@@ -77,7 +77,7 @@ def test_an_interrupt_ends_with_130_and_says_that_the_run_goes_on(stub: Stub) ->
 def test_help_starts_without_the_heavy_libraries(process: Process) -> None:
     code = (
         "import sys\nfrom hourhand.cli.main import run\nrun(['--help'])\nrun(['job', 'create', '--help'])\n"
-        "heavy = {'rich', 'httpx', 'msgspec', 'asyncio', 'ssl', 'asyncpg', 'litestar'} & sys.modules.keys()\n"
+        "heavy = {'rich', 'httpx', 'msgspec', 'asyncio', 'ssl', 'asyncpg', 'granian'} & sys.modules.keys()\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)"
     )
     done = subprocess.run(

@@ -1,0 +1,93 @@
+"""What is measured: a running Hourhand, or a temporary one that is gone afterwards."""
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from hourhand.bench.cluster import Cluster, TemporaryRoles, temporary_up
+from hourhand.bench.report import Progress
+from hourhand.bench.wire import Wire, expect
+from hourhand.model.errors import WorldError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    url: str
+    token: str
+    witness: Path
+    """The file that its executors append to."""
+    own: bool
+    """True when nobody else submits to it."""
+    cluster: Cluster | None = None
+    """Set for a temporary one: its processes and its database can be looked at."""
+
+    def client(self) -> httpx.AsyncClient:
+        """For questions, not for load."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=60)
+
+    def wire(self) -> Wire:
+        return Wire(self.url, self.token)
+
+    async def status(self) -> dict[str, Any]:
+        """What the cluster says about itself. Costs more the more it has run within the hour: not for polling."""
+        async with self.wire() as wire:
+            said = expect(await wire.get("/api/v1/cluster"), 200, "GET /api/v1/cluster")
+        status: dict[str, Any] = msgspec.json.decode(said)
+        return status
+
+    def settings(self, status: Mapping[str, Any]) -> dict[str, str]:
+        """Those of its database that decide whether a figure counts, and those that were changed for it."""
+        changed = self.cluster.settings if self.cluster is not None else {}
+        return {**status.get("database", {}), **changed}
+
+
+@contextlib.asynccontextmanager
+async def open_target(
+    server: str | None = None,
+    token: str | None = None,
+    witness: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> AsyncIterator[Target]:
+    """A running Hourhand, or a temporary one with these settings (by key)."""
+    if server is not None:
+        if not token:
+            raise WorldError("--server needs --token")
+        if settings:
+            raise WorldError("--set is for the temporary cluster; a running one has its settings already")
+        target = Target(server.rstrip("/"), token, witness or Path(), own=False)
+        yield target if witness else replace(target, witness=await _witness_of(target))
+        return
+    with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder:
+        path = Path(folder)
+        (path / "witness").touch()
+        async with temporary_up(path, path / "witness", settings or {}, progress or Progress.silent()) as found:
+            url, own_token, cluster = found
+            yield Target(url, own_token, path / "witness", own=True, cluster=cluster)
+
+
+@contextlib.asynccontextmanager
+async def open_roles(settings: Mapping[str, str], progress: Progress) -> AsyncIterator[tuple[TemporaryRoles, Target]]:
+    """A temporary PostgreSQL with an API and nothing else yet."""
+    with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder:
+        async with TemporaryRoles(Path(folder), settings, progress) as roles:
+            await roles.start("api")
+            yield roles, Target(roles.url, roles.token, roles.witness, own=True, cluster=roles.cluster)
+
+
+async def _witness_of(target: Target) -> Path:
+    """The witness file that the executors of a running cluster say they append to."""
+    nodes = (await target.status())["nodes"]
+    paths = {node["facts"].get("bench_witness") for node in nodes if node["role"] == "executor"}
+    path = Path(paths.pop() or "/nowhere") if len(paths) == 1 else None
+    if path is None or not path.parent.is_dir():
+        raise WorldError("the executors of that server do not append to one file here: name it by --witness")
+    path.touch()
+    return path
