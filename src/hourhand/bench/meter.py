@@ -35,7 +35,6 @@ class Meter:
         for root, role in self._roles.items():
             for pid in family(root):
                 self._note(pid, role, seconds_with_dead_children(pid))
-        labelled = 0.0
         for pid, does in (backends or {}).items():
             self._note(pid, f"{POSTGRES} {does}", own_seconds(pid))
         totals: dict[str, float] = dict(self._gone)

@@ -88,6 +88,11 @@ def next_instant(
     if zone.key == "UTC":
         found = next_local(after.replace(tzinfo=None))
         return found and found.replace(tzinfo=UTC)
+    offset = _steady_offset(zone, after.toordinal())
+    if offset is not None:  # the short way, on nearly every day of the year
+        local = next_local((after + offset).replace(tzinfo=None))
+        if local is not None and _steady_offset(zone, local.toordinal()) == offset:
+            return local.replace(tzinfo=UTC) - offset
     wall = after.astimezone(zone)
     ahead = _next_ahead(after, wall, next_local, zone, rule)
     if not rule.second_pass or not _repeats(wall):
@@ -152,6 +157,17 @@ def _next_in_second_pass(
         return None
     early, late = _both_readings(local, zone)
     return late if early < late else None  # outside the repeated hour it lies ahead, where the other search finds it
+
+
+@lru_cache(maxsize=8192)
+def _steady_offset(zone: ZoneInfo, ordinal: int) -> timedelta | None:
+    """The zone's offset, if its clocks are not set within a day and a half of that date, by UTC or by its own time.
+
+    Looked at once for each day, which is enough: no zone has ever changed its offset twice within a day.
+    """
+    days = [datetime.fromordinal(ordinal + near).replace(tzinfo=UTC) for near in range(-2, 4)]
+    offsets = {day.astimezone(zone).utcoffset() for day in days}
+    return offsets.pop() if len(offsets) == 1 else None
 
 
 def _repeats(wall: datetime) -> bool:

@@ -10,6 +10,7 @@ A new kind of schedule is a class with the members of `Kind`, a row in `_STORED`
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
@@ -48,6 +49,9 @@ __all__ = [
 _TICK: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HORIZON: Final = datetime(YEAR_MAX + 1, 1, 1, tzinfo=UTC) - _TICK
+
+
+_dst_rule: Final = lru_cache(maxsize=32)(DstRule)
 
 
 class Kind(Protocol):
@@ -112,7 +116,7 @@ class CronSchedule:
 
     def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
         cron = Cron.parse(self.text, self.seed)
-        rule = DstRule(cron.is_fixed_time, timing.gap, timing.overlap)
+        rule = _dst_rule(cron.is_fixed_time, timing.gap, timing.overlap)
         return next_instant(instant, cron.next_local, load_zone(timing.zone), rule)
 
     def to_json(self) -> dict[str, Any]:
@@ -178,6 +182,9 @@ class Timing(msgspec.Struct, frozen=True):
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later than `instant`, in UTC; None when there is no further."""
         instant = instant.astimezone(UTC)
+        if self.start_at is None and self.end_at is None and len(self.schedules) == 1:  # the short way for most jobs
+            only = self.schedules[0].next_after(instant, self)
+            return only if only is not None and only <= _HORIZON else None
         if self.start_at is not None and instant < self.start_at:
             instant = self.start_at - _TICK
         last = self.end_at if self.end_at is not None else _HORIZON

@@ -2,15 +2,20 @@
 
 # ruff: noqa: DTZ001 - local times have no zone here
 
+import itertools
+import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib.resources import files
 from zoneinfo import ZoneInfo
+from zoneinfo._common import load_data  # type: ignore[import-not-found]
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hourhand.model import local_time
 from hourhand.model.cron import Cron
 from hourhand.model.local_time import (
     DstOverlap,
@@ -416,3 +421,58 @@ def test_what_names_no_instant_is_refused(text: str, code: str) -> None:
 @given(st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2200, 12, 31), timezones=st.just(UTC)))
 def test_an_instant_reads_back_as_written(instant: datetime) -> None:
     assert parse_instant(format_instant(instant)) == instant
+
+
+# --- the short way ----------------------------------------------------------------------------------------
+
+
+ZONES = [
+    line for line in files("tzdata").joinpath("zones").read_text().split() if not line.startswith(("Etc/", "Factory"))
+]
+
+
+def offset_changes(name: str) -> list[int]:
+    """When a zone's offset changes by its file, in seconds since 1970."""
+    with files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as file:
+        indexes, transitions, offsets, *_ = load_data(file)
+    changes, before = [], offsets[0]
+    for at, index in zip(transitions, indexes, strict=True):
+        if offsets[index] != before:
+            changes.append(at)
+        before = offsets[index]
+    return changes
+
+
+def test_no_zone_changes_its_offset_twice_within_a_day() -> None:
+    # The short way looks at a zone once a day: a clock that is set and set back in between would be overlooked.
+    close = {
+        (name, early)
+        for name in ZONES
+        for early, late in itertools.pairwise(offset_changes(name))
+        if late - early <= 86_400 and early > 0
+    }
+    assert len(ZONES) > 400
+    assert not close
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca"])
+def test_the_short_way_leads_where_the_long_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    zone, chance = local_time.load_zone(name), random.Random(name)
+    texts = ("*/7 * * * *", "30 2 * * *", "0 0 1 * *", "15 */3 * * 1", "59 59 23 29 2 *", "* * * * * *")
+    crons = [Cron.parse(text) for text in texts]
+    near = [at + chance.randint(-4 * 86_400, 4 * 86_400) for at in offset_changes(name)[-40:] for _ in range(8)]
+    far = [chance.randint(0, 4_000_000_000) for _ in range(300)]
+    asked = [
+        (datetime.fromtimestamp(at, UTC), chance.choice(crons), chance.choice([*Gap]), chance.choice([*DstOverlap]))
+        for at in near + far
+    ]
+
+    def answers() -> list[datetime | None]:
+        return [
+            local_time.next_instant(at, cron.next_local, zone, DstRule(cron.is_fixed_time, gap, overlap))
+            for at, cron, gap, overlap in asked
+        ]
+
+    short = answers()
+    monkeypatch.setattr(local_time, "_steady_offset", lambda *_: None)
+    assert short == answers()

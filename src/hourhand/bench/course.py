@@ -1,0 +1,202 @@
+"""What goes on beside a measurement, once a second: processor time by role, memory, table sizes, starts.
+
+Of a temporary cluster everything can be seen; of a running one what its nodes say: their process ids, if they are on
+this machine. Looking costs a few milliseconds a second, and that is in the figures too, as `client` and
+`postgres bench`.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from hourhand.bench.cluster import SCHEMA
+from hourhand.bench.figures import per_second, shares
+from hourhand.bench.meter import POSTGRES, Meter
+from hourhand.bench.report import Line, Progress
+from hourhand.bench.stages import Profiler, role_pids, stages_of
+from hourhand.bench.target import Target
+from hourhand.bench.witness import LineCount
+from hourhand.database.servers import Connection
+
+INTERVAL_SECONDS: Final = 1.0
+_BACKENDS: Final = "SELECT pid, backend_type, application_name FROM pg_stat_activity"
+_TABLES: Final = """
+SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid))::bigint AS bytes,
+       coalesce(sum(s.n_live_tup), 0)::bigint AS live, coalesce(sum(s.n_dead_tup), 0)::bigint AS dead
+  FROM pg_class c
+  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1
+  LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
+  LEFT JOIN pg_class p ON p.oid = i.inhparent
+  LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+ WHERE c.relkind = 'r'
+ GROUP BY 1
+"""
+_TOLD_TABLES: Final = ("jobs", "timetable", "live_runs", "runs", "attempts", "log_chunks")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    bytes: int
+    live: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at: float
+    """Seconds since 1970."""
+    cpu: Mapping[str, float]
+    """Processor seconds so far, by role."""
+    memory: Mapping[str, float]
+    """Resident megabytes, by role."""
+    tables: Mapping[str, Table]
+    started: int
+    """Calls of handlers since the course began."""
+
+
+class Course:
+    """Use it as a context manager round what is measured."""
+
+    def __init__(self, target: Target, progress: Progress, profiler: Profiler | None = None) -> None:
+        self._target = target
+        self._progress = progress
+        self._profiler = profiler
+        self._inside: Mapping[str, Mapping[str, float]] = {}
+        self._database: Connection | None = None
+        self._sampling: asyncio.Task[None] | None = None
+        self.status: dict[str, Any] = {}
+        """What the cluster said of itself at the beginning."""
+        self.samples: list[Sample] = []
+        self.doing = ""
+        """What the progress line says in front."""
+
+    async def __aenter__(self) -> Self:
+        self.status = await self._target.status()
+        cluster = self._target.cluster
+        supervisor = {cluster.supervisor: "supervisor"} if cluster and cluster.supervisor else {}
+        pids = role_pids(self.status, socket.gethostname())
+        self.meter = Meter(pids, supervisor, cluster.postmaster() if cluster else None)
+        if cluster is not None:
+            self._database = await cluster.connect()
+        self.lines = LineCount(self._target.witness)
+        if self._profiler is not None:
+            self._profiler.begin({role: [p for p, r in pids.items() if r == role] for role in pids.values()})
+        await self._sample()
+        self._sampling = asyncio.create_task(self._keep_sampling())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._sampling is not None
+        self._sampling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sampling
+        self._progress.end()
+        await self._sample()
+        if self._profiler is not None:
+            self._inside = self._profiler.end()
+        if self._database is not None:
+            await self._database.close()
+            self._database = None
+        self.lines.close()
+
+    async def _keep_sampling(self) -> None:
+        began = time.monotonic()
+        for number in range(1, 1 << 31):
+            await asyncio.sleep(max(began + number * INTERVAL_SECONDS - time.monotonic(), 0.0))
+            await self._sample()
+            self._tell()
+
+    async def _sample(self) -> None:
+        backends: dict[int, str] = {}
+        tables: dict[str, Table] = {}
+        if self._database is not None:
+            backends = {row["pid"]: does(row) for row in await self._database.fetch(_BACKENDS)}
+            rows = await self._database.fetch(_TABLES, SCHEMA)
+            tables = {row["name"]: Table(row["bytes"], row["live"], row["dead"]) for row in rows}
+        memory, started = self.meter.resident_mb(), self.lines.lines()
+        self.samples.append(Sample(time.time(), self.meter.seconds(backends), memory, tables, started))
+
+    def _tell(self) -> None:
+        before, now = self.samples[-2], self.samples[-1]
+        rate = per_second(now.started - before.started, now.at - before.at)
+        seconds = now.at - self.samples[0].at
+        self._progress.update(f"{self.doing}{seconds:5.0f} s   {now.started:,} started   {rate:,.0f}/s")
+
+    # --- what it came to ---------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        return self.samples[-1].at - self.samples[0].at
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time of each role while it was looked at."""
+        return shares(self.samples[0].cpu, self.samples[-1].cpu, 1.0)
+
+    def cpu(self) -> dict[str, float]:
+        """Shares of one core, by role; of the sessions of PostgreSQL, by the role that they serve."""
+        found = shares(self.samples[0].cpu, self.samples[-1].cpu, self.seconds)
+        return {role: round(share, 4) for role, share in sorted(brief(found).items())}
+
+    def memory_mb(self) -> dict[str, float]:
+        """The most that was resident, by role."""
+        roles = {role for sample in self.samples for role in sample.memory}
+        return {role: round(max(s.memory.get(role, 0.0) for s in self.samples), 1) for role in sorted(roles)}
+
+    def tables(self) -> dict[str, dict[str, float]]:
+        """At the end: size, rows, and rows that wait for vacuum; and the most of these that there were."""
+        last = self.samples[-1].tables
+        return {
+            name: {
+                "size_mb": round(last[name].bytes / 1e6, 2),
+                "live": last[name].live,
+                "dead": last[name].dead,
+                "dead_max": max(sample.tables[name].dead for sample in self.samples if name in sample.tables),
+            }
+            for name in _TOLD_TABLES
+            if name in last
+        }
+
+    def settings(self) -> dict[str, str]:
+        return self._target.settings(self.status)
+
+    def stages(self, jobs: int) -> dict[str, dict[str, float]]:
+        return stages_of(self.cpu_seconds(), jobs, self._inside)
+
+    def lines_over_time(self) -> dict[str, Line]:
+        """Curves of processor time, memory and table sizes."""
+        found: dict[str, Line] = {}
+        begin = self.samples[0].at
+        times = [sample.at - begin for sample in self.samples]
+        for before, now in zip(self.samples, self.samples[1:], strict=False):
+            for role, share in brief(shares(before.cpu, now.cpu, now.at - before.at)).items():
+                line = found.setdefault(f"cpu, cores/{role}", Line([], []))
+                line.seconds.append(now.at - begin)
+                line.values.append(share)
+        for name in _TOLD_TABLES:
+            sizes = [sample.tables[name].bytes / 1e6 if name in sample.tables else 0.0 for sample in self.samples]
+            if any(sizes):
+                found[f"tables, MB/{name}"] = Line(times, sizes)
+        return found
+
+
+def does(row: Mapping[str, Any]) -> str:
+    """What a process of PostgreSQL does, in a word or two: whom it serves, or its own work."""
+    kind = str(row["backend_type"] or "other")
+    if kind == "client backend":
+        return str(row["application_name"] or "unknown").removeprefix("hourhand ") or "unknown"
+    return "autovacuum" if kind.startswith("autovacuum") else kind
+
+
+def brief(by_role: Mapping[str, float]) -> dict[str, float]:
+    """Sessions of one role together: "postgres executor recorder" counts as "postgres executor"."""
+    found: dict[str, float] = {}
+    for name, value in by_role.items():
+        words = name.split()
+        of_node = words[0] == POSTGRES and len(words) > 2 and words[1] in ("api", "scheduler", "executor")
+        short = " ".join(words[:2]) if of_node else name
+        found[short] = found.get(short, 0.0) + value
+    return found
