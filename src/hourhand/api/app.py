@@ -12,7 +12,7 @@ from hourhand.api.accepting import negotiate
 from hourhand.api.answers import TEXT, Answer, header
 from hourhand.api.asgi import App, Receive, Scope, Send
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
-from hourhand.api.bodies import content_type_of, read_body
+from hourhand.api.bodies import BodyRoom, Place, content_type_of, read_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.gate import Facts, Gate, facts_of
 from hourhand.api.openapi import openapi_document
@@ -112,6 +112,7 @@ class _Service:
     def __init__(self, authenticator: Authenticator, settings: ApiSettings) -> None:
         self._authenticator = authenticator
         self._settings = settings
+        self._room = BodyRoom(settings.bodies_bytes_max)
 
     async def serve(self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive) -> Answer:
         """`parameters`: those in the path."""
@@ -124,20 +125,21 @@ class _Service:
         _refuse_key_without_meaning(endpoint, facts)
         query = parse_query(scope["query_string"], endpoint.known_parameters)
         caller = await self._caller(credentials, query.text("namespace"))
-        body, content_type = await self._body(endpoint, facts, receive)
-        call = Call(
-            query=query,
-            path=parameters,
-            headers=facts.headers,
-            body=body,
-            media_type=media_type,
-            content_type=content_type,
-            base_url=self._base_url(scope, facts),
-            client_address=scope["client"][0] if scope.get("client") else "",
-            authenticated=caller,
-            caller_in=lambda namespace: self._authenticated(credentials, namespace),
-        )
-        return await endpoint.handler(call)
+        with Place(self._room) as place:
+            body, content_type = await self._body(endpoint, facts, receive, place)
+            call = Call(
+                query=query,
+                path=parameters,
+                headers=facts.headers,
+                body=body,
+                media_type=media_type,
+                content_type=content_type,
+                base_url=self._base_url(scope, facts),
+                client_address=scope["client"][0] if scope.get("client") else "",
+                authenticated=caller,
+                caller_in=lambda namespace: self._authenticated(credentials, namespace),
+            )
+            return await endpoint.handler(call)
 
     async def _caller(self, credentials: Credentials | None, namespace: str | None) -> Caller | None:
         return None if credentials is None else await self._authenticator.authenticate(credentials, namespace)
@@ -146,11 +148,11 @@ class _Service:
         assert credentials is not None, "a public endpoint asked for its caller"
         return await self._authenticator.authenticate(credentials, namespace)
 
-    async def _body(self, endpoint: Endpoint, facts: Facts, receive: Receive) -> tuple[bytes, str]:
+    async def _body(self, endpoint: Endpoint, facts: Facts, receive: Receive, place: Place) -> tuple[bytes, str]:
         if endpoint.body is None:
             return b"", ""
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
-        body = await read_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max)
+        body = await read_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max, place)
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
 

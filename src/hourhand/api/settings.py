@@ -20,6 +20,9 @@ class ApiSettings:
     """A larger body is refused while it is still being read."""
     batch_bytes_max: int = 64 << 20
     """The same for a batch of jobs; it is held in memory as a whole."""
+    bodies_bytes_max: int = 128 << 20
+    """All bodies in hand at one time; further requests are refused with 503 and asked to come back. What is made of a
+    body takes several times its size."""
     batch_items_max: int = 100_000
     """Jobs per batch; they are stored in one transaction."""
     body_seconds_max: float = 30.0
