@@ -330,8 +330,11 @@ class RunStore(Protocol):
     ) -> dict[UUID, bool]:
         """For each run that could be cancelled: True if it ended at once, False if its executor was asked to stop."""
 
-    async def count_runs(self, namespace_id: int, since: datetime) -> tuple[dict[RunState, int], dict[RunState, int]]:
-        """Live runs by state, and finished ones of due times since then by state."""
+    async def count_live(self, namespace_id: int) -> dict[RunState, int]:
+        """Live runs by state."""
+
+    async def count_finished(self, namespace_id: int, since: datetime) -> dict[RunState, int]:
+        """Finished runs of due times since then by state. Takes the longer the more there are."""
 
 
 class LogStore(Protocol):

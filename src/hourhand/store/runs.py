@@ -215,13 +215,15 @@ class Runs:
             )
         return {row["run_id"]: True for row in ended} | {row["run_id"]: False for row in asked}
 
-    async def count_runs(self, namespace_id: int, since: datetime) -> tuple[dict[RunState, int], dict[RunState, int]]:
-        live = await self._database.fetch(self._queries["count_live"], namespace_id=namespace_id)
-        finished = await self._database.fetch(
-            self._queries["count_finished_since"], namespace_id=namespace_id, since=lowest_id_at(since)
+    async def count_live(self, namespace_id: int) -> dict[RunState, int]:
+        rows = await self._database.fetch(self._queries["count_live"], namespace_id=namespace_id)
+        return {RunState(row["state"]): row["count"] for row in rows}
+
+    async def count_finished(self, namespace_id: int, since: datetime) -> dict[RunState, int]:
+        rows = await self._database.fetch(
+            self._queries["count_finished"], namespace_id=namespace_id, since=lowest_id_at(since)
         )
-        counted = [{RunState(row["state"]): row["count"] for row in rows} for rows in (live, finished)]
-        return counted[0], counted[1]
+        return {RunState(row["state"]): row["count"] for row in rows}
 
     @staticmethod
     def _run(row: Record, namespace: str) -> Run:

@@ -90,7 +90,7 @@ SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, 
 -- name: count_live
 SELECT state, count(*) AS count FROM hourhand.live_runs WHERE namespace_id = @namespace_id GROUP BY state;
 
--- name: count_finished_since
+-- name: count_finished
 SELECT state, count(*) AS count FROM hourhand.runs
  WHERE namespace_id = @namespace_id AND run_id >= @since::uuid GROUP BY state;
 
