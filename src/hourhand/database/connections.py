@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import asyncpg
 
+from hourhand.database.pool import Pool
 from hourhand.database.queries import Query
 from hourhand.database.servers import CONNECTION_FAULTS, Connection, Servers
 from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable
@@ -40,6 +41,7 @@ _T = TypeVar("_T")
 
 VERSION_MIN = 150000
 CLOSE_SECONDS_MAX: Final = 5.0
+IDLE_SECONDS_MAX: Final = 300.0
 CUT_SECONDS: Final = 0.5
 """What does not wait for the connection that was cut, but for something else, is cancelled this much later."""
 NOTICE_MILLISECONDS: Final = 2000
@@ -88,20 +90,17 @@ def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Cor
     return twice
 
 
-class _Connection(Connection):
-    def get_reset_query(self) -> str:
-        # The default resets the session after each use: a round trip per statement. Our statements leave no traces.
-        return ""
-
-
 class Database:
     """A pool. One per process; hot loops get one of their own so that readers cannot hold them up."""
 
-    def __init__(self, settings: DatabaseSettings, application: str) -> None:
+    def __init__(self, settings: DatabaseSettings, application: str, *, plan_once: bool = False) -> None:
+        """`plan_once`: each statement is planned once per connection, whatever its values. For statements that are
+        called all the time and whose best plan is always the same; PostgreSQL on its own may plan anew each time."""
+        self._plan_once = plan_once
         self.settings = settings
         self.schema = settings.schema
         self._application = application
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._pool: Pool | None = None
 
     async def open(self) -> None:
         settings = self.settings
@@ -109,26 +108,23 @@ class Database:
             self._servers = Servers(
                 settings.url, seconds_max=settings.connect_seconds_max, writable=not settings.pooler
             )
-            self._pool = await asyncpg.create_pool(
-                settings.url,
-                connect=self._connect,
-                min_size=0,
-                max_size=settings.pool_max,
-                max_inactive_connection_lifetime=300.0,
-                command_timeout=settings.statement_seconds_max,
-                statement_cache_size=0 if settings.pooler else 200,
-                connection_class=_Connection,
-            )
-        except ValueError as fault:  # asyncpg's word for a URL it cannot read
+        except ValueError as fault:
             raise DatabaseUnsuitable(f"the database URL cannot be used: {fault}") from None
+        self._pool = Pool(self._connect, settings.pool_max, IDLE_SECONDS_MAX)
 
-    async def _connect(self, *_: Any, **how: Any) -> Connection:
+    async def _connect(self) -> Connection:
         told = {"application_name": f"hourhand {self._application}"}
+        how: dict[str, Any] = {
+            "command_timeout": self.settings.statement_seconds_max,
+            "statement_cache_size": 0 if self.settings.pooler else 200,
+        }
         if self.settings.pooler:  # it refuses all but the name
             return await self._servers.connect(**how, server_settings=told)
         # The server gives up by itself what nobody waits for any more, and lets go of its locks.
         limit = str(min(round(self.settings.statement_seconds_max * 1000), _MILLISECONDS_MOST))
         told |= {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
+        if self._plan_once:
+            told |= {"plan_cache_mode": "force_generic_plan"}
         notices = {"client_connection_check_interval": str(NOTICE_MILLISECONDS)}
         try:
             return await self._servers.connect(**how, server_settings=told | notices)
@@ -184,23 +180,20 @@ class Database:
 
         try:
             async with asyncio.timeout_at(deadline + CUT_SECONDS) as patience:
-                db: Connection = await pool.acquire(  # type: ignore[assignment]
-                    timeout=min(self.settings.connect_seconds_max, limit)
-                )
+                db = await pool.acquire(min(self.settings.connect_seconds_max, limit))
                 db.add_termination_listener(hurry)
-                cutting = loop.call_at(deadline, _cut, db)
+                cutting = loop.call_at(deadline, db.terminate)
                 try:
                     yield db
                 except BaseException as fault:
                     if _is_doubtful(fault):
-                        _cut(db)
+                        db.terminate()
                     raise
                 finally:
                     over = True
                     cutting.cancel()
-                    with suppress(asyncpg.InterfaceError):  # cut, and no longer ours
-                        db.remove_termination_listener(hurry)
-                    await pool.release(db)  # type: ignore[arg-type]
+                    db.remove_termination_listener(hurry)
+                    pool.release(db)
         except (*CONNECTION_FAULTS, AttributeError) as fault:
             # An AttributeError is what a statement meets that goes on with a connection that is gone. That it is gone
             # we are told in the next turn of the loop.
@@ -210,7 +203,7 @@ class Database:
                 raise  # a value that cannot be sent, or a mistake of ours: it will not pass
             if isinstance(fault, asyncpg.ReadOnlySQLTransactionError):
                 # The server was demoted. Its other connections are no better, though they still answer.
-                await pool.expire_connections()
+                pool.expire()
             what = f"no answer within {limit:g} s" if loop.time() >= deadline else fault or type(fault).__name__
             raise DatabaseUnavailable(f"the database cannot be reached: {what}") from fault
 
@@ -223,15 +216,14 @@ class Database:
         """A connection for work that sets its own deadlines. Must be given back."""
         assert self._pool is not None, "open() comes first"
         try:
-            return await self._pool.acquire(timeout=self.settings.connect_seconds_max)  # type: ignore[return-value]
+            return await self._pool.acquire(self.settings.connect_seconds_max)
         except CONNECTION_FAULTS as fault:
             raise DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}") from fault
 
-    async def give_back(self, db: Connection) -> None:
+    def give_back(self, db: Connection) -> None:
         """Takes a borrowed connection back. One in doubt must have been cut before."""
         if self._pool is not None:
-            with suppress(*CONNECTION_FAULTS):
-                await self._pool.release(db, timeout=CLOSE_SECONDS_MAX)  # type: ignore[arg-type]
+            self._pool.release(db)
 
     @tried_twice
     async def fetch(self, query: Query, **values: Any) -> list[Record]:
@@ -259,7 +251,7 @@ async def _transaction_on(db: Connection) -> AsyncIterator[None]:
         yield
     except BaseException as fault:
         if _is_doubtful(fault):
-            _cut(db)
+            db.terminate()
         else:
             await transaction.rollback()
         raise
@@ -269,11 +261,6 @@ async def _transaction_on(db: Connection) -> AsyncIterator[None]:
 def _is_doubtful(fault: BaseException) -> bool:
     """Whether the connection may be in the middle of something, or gone."""
     return isinstance(fault, CONNECTION_FAULTS) or not isinstance(fault, Exception)
-
-
-def _cut(db: Connection) -> None:
-    with suppress(asyncpg.InterfaceError):  # cut before, and no longer ours
-        db.terminate()
 
 
 class Listener:

@@ -43,8 +43,8 @@ class Completions:
         try:
             await transaction.start()
         except BaseException as fault:
-            _cut(db)
-            await self._database.give_back(db)
+            db.terminate()
+            self._database.give_back(db)
             if isinstance(fault, CONNECTION_FAULTS):
                 raise _unavailable(fault) from fault
             raise
@@ -105,8 +105,8 @@ class Completion:
                 if not self._database.settings.pooler:
                     await self.connection.execute(_FORGET)
         except (asyncpg.PostgresError, *CONNECTION_FAULTS):
-            _cut(self.connection)  # in whatever state it is, nobody gets it after this
-        await self._database.give_back(self.connection)
+            self.connection.terminate()  # in whatever state it is, nobody gets it after this
+        self._database.give_back(self.connection)
 
     async def _finish(self, finish: Finish) -> list[Record]:
         try:
@@ -115,18 +115,8 @@ class Completion:
             raise TransactionLost from fault
 
     def _is_gone(self) -> bool:
-        try:
-            return self.connection.is_closed()
-        except asyncpg.InterfaceError:
-            return True  # the pool takes back what has lost its server
+        return self.connection.is_closed()
 
 
 def _unavailable(fault: BaseException) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"the database cannot be reached: {fault or type(fault).__name__}")
-
-
-def _cut(db: Connection) -> None:
-    try:
-        db.terminate()
-    except asyncpg.InterfaceError:
-        return  # it has been cut before
