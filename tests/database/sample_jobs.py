@@ -14,7 +14,7 @@ from hourhand.model.job import JobDefinition
 from hourhand.model.run import Claim
 from hourhand.model.schedule import At, Every, Timing
 from hourhand.model.states import RunState
-from hourhand.ports.stores import Finish, Move, NewJob, Requeue, Wish
+from hourhand.ports.stores import EPOCH, Finish, Move, NewJob, Requeue, Wish
 from hourhand.runtime.ids import IdSource
 from hourhand.wiring import Store
 
@@ -119,7 +119,7 @@ class OpenTransaction:
         self.waiting: asyncio.Task[Any] | None = None
 
     async def fire_once(self, node_id: int, epoch: int, until: datetime) -> None:
-        values = {"node_id": node_id, "epoch": epoch, "until": until, "limit": 100}
+        values = {"node_id": node_id, "epoch": epoch, "since": EPOCH, "until": until, "limit": 100}
         await self._store.database.fetch_on(self._db, self._queries["fire_once"], **values)
 
     async def advance(self, node_id: int, epoch: int, move: Move) -> None:

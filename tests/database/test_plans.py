@@ -18,6 +18,7 @@ from hourhand.database.migrate import migrate
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.states import FINAL_STATES, LIVE_STATES
+from hourhand.ports.stores import EPOCH
 from hourhand.store.partitions import Cut, Partitions
 
 JOBS, RUNS, LIVE, LANES = 100_000, 1_000_000, 100_000, 50
@@ -239,11 +240,22 @@ async def test_looking_for_work_touches_one_entry_per_lane_and_priority(ground: 
 
 
 @both_ways
+async def test_a_look_at_what_is_known_touches_one_entry_each(ground: Ground, settled: bool) -> None:
+    lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
+    since = [at(JOBS / 2)] * len(lanes)
+    plan = await explain(
+        ground, "live_runs.sql", "peek_known", settled, lanes=lanes, priorities=[2, 1, 0] * LANES, since=since
+    )
+    assert_by_index(plan, ground, 1000)
+
+
+@both_ways
 async def test_a_claim_of_a_hundred_reads_hardly_more_than_it_claims(ground: Ground, settled: bool) -> None:
     lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
     plan = await explain(
         ground, "live_runs.sql", "claim_runs", settled,
-        lanes=lanes, priorities=[2, 1, 0] * LANES, shares=[1] * 3 * LANES, limits=[100] * 3 * LANES, now=at(JOBS),
+        lanes=lanes, priorities=[2, 1, 0] * LANES, since=[EPOCH] * 3 * LANES, shares=[1] * 3 * LANES,
+        limits=[100] * 3 * LANES, now=at(JOBS),
         until=at(JOBS), executor_id=1,
     )  # fmt: skip
     # Two in three are followed by another run of their job that is due as well, and that is put aside.
@@ -255,7 +267,8 @@ async def test_a_claim_when_nothing_is_due_reads_next_to_nothing(ground: Ground,
     lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
     plan = await explain(
         ground, "live_runs.sql", "claim_runs", settled,
-        lanes=lanes, priorities=[2, 1, 0] * LANES, shares=[1] * 3 * LANES, limits=[100] * 3 * LANES, now=at(-1),
+        lanes=lanes, priorities=[2, 1, 0] * LANES, since=[EPOCH] * 3 * LANES, shares=[1] * 3 * LANES,
+        limits=[100] * 3 * LANES, now=at(-1),
         until=at(-1), executor_id=1,
     )  # fmt: skip
     assert_by_index(plan, ground, 1000, rows=0)
@@ -313,20 +326,23 @@ async def test_a_run_is_cancelled_by_its_id(ground: Ground, name: str, settled: 
 
 @both_ways
 async def test_firing_jobs_that_run_once_reads_what_is_due_and_nothing_else(ground: Ground, settled: bool) -> None:
-    plan = await explain(ground, "timetable.sql", "fire_once", settled, node_id=1, epoch=1, until=at(2000), limit=500)
+    span = {"since": EPOCH, "until": at(2000)}
+    plan = await explain(ground, "timetable.sql", "fire_once", settled, node_id=1, epoch=1, limit=500, **span)
     assert_by_index(plan, ground, 20_000)
 
 
 @both_ways
 async def test_due_cursors_are_read_in_order_of_time(ground: Ground, settled: bool) -> None:
-    plan = await explain(ground, "timetable.sql", "due_cursors", settled, node_id=1, epoch=1, until=at(2000), limit=500)
+    span = {"since": EPOCH, "until": at(2000)}
+    plan = await explain(ground, "timetable.sql", "due_cursors", settled, node_id=1, epoch=1, limit=500, **span)
     assert_by_index(plan, ground, 5000, rows=500)
 
 
 @both_ways
 async def test_a_look_at_the_timetable_when_nothing_is_due_costs_nothing(ground: Ground, settled: bool) -> None:
     for name in ("fire_once", "due_cursors"):
-        plan = await explain(ground, "timetable.sql", name, settled, node_id=1, epoch=1, until=at(-1), limit=500)
+        span = {"since": EPOCH, "until": at(-1)}
+        plan = await explain(ground, "timetable.sql", name, settled, node_id=1, epoch=1, limit=500, **span)
         assert_by_index(plan, ground, 50, rows=0)
 
 
@@ -348,7 +364,7 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
 
 @both_ways
 async def test_when_the_next_job_falls_due_is_the_first_entry_of_an_index(ground: Ground, settled: bool) -> None:
-    assert_by_index(await explain(ground, "timetable.sql", "next_cursor", settled), ground, 20)
+    assert_by_index(await explain(ground, "timetable.sql", "next_cursor", settled, since=EPOCH), ground, 20)
 
 
 @both_ways
@@ -525,7 +541,7 @@ async def test_candidates_with_gates_are_read_in_order_and_up_to_a_bound(ground:
     plan = await explain(
         ground, "live_runs.sql", "careful_candidates", settled,
         executor_id=1,
-        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(JOBS), limit=500,
+        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], since=[EPOCH] * 3, shares=[1] * 3, now=at(JOBS), limit=500,
     )  # fmt: skip
     assert_by_index(plan, ground, 10_000, rows=500)
 
@@ -535,7 +551,7 @@ async def test_a_look_for_candidates_when_none_is_due_reads_next_to_nothing(grou
     plan = await explain(
         ground, "live_runs.sql", "careful_candidates", settled,
         executor_id=1,
-        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], shares=[1] * 3, now=at(-1), limit=500,
+        lanes=[LANES + 2] * 3, priorities=[2, 1, 0], since=[EPOCH] * 3, shares=[1] * 3, now=at(-1), limit=500,
     )  # fmt: skip
     assert_by_index(plan, ground, 50, rows=0)
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from sample_jobs import (
     NAMESPACE,
     START,
@@ -99,6 +100,47 @@ async def test_a_look_sees_the_oldest_run_of_every_lane_and_priority_and_no_othe
         (numbers["b"], 5, at(7)),
     }
     assert await store.live_runs.peek_ready([]) == []
+
+
+async def test_a_look_at_what_is_known_begins_where_the_last_one_saw_something(store: Store) -> None:
+    await insert(store, *(due_job(at(second)) for second in (0, 2, 4)))
+    [head] = await store.live_runs.peek_ready([1])
+    assert head.ready_at == at(0)
+    assert await store.live_runs.peek_known([head]) == [head]
+    assert await store.live_runs.peek_known([Head(1, head.priority, at(1))]) == [Head(1, head.priority, at(2))]
+    assert await store.live_runs.peek_known([Head(1, head.priority, at(5)), Head(1, 9, at(0)), Head(7, 5, at(0))]) == []
+
+
+async def test_a_claim_takes_nothing_older_than_the_head_it_was_shown(store: Store) -> None:
+    await insert(store, *(due_job(at(second)) for second in (0, 2, 4)))
+    await store.names.lanes()
+    claimed = await store.live_runs.claim_runs(1, [Wish(Head(1, 5, at(1)), 1, 10)], at(9), at(9))
+    assert sorted(claim.scheduled_for for claim in claimed.claims) == [at(2), at(4)]
+
+
+async def test_a_success_without_words_and_one_with_are_recorded_alike(store: Store) -> None:
+    await insert(store, *(due_job(at(second)) for second in range(4)))
+    claims = await claim(store, 1, at(9))
+    plain, told, failed, late = (succeeded(each) for each in claims)
+    told, failed = replace(told, result={"a": 1}), replace(failed, state=RunState.FAILED, reason="exception", error="x")
+    late = replace(late, fence=late.fence + 1)
+    written = await store.live_runs.finish_runs([plain, told, failed, late])
+    assert written == {plain.run_id, told.run_id, failed.run_id}
+    runs = {run.run_id: run for each in written if (run := await store.runs.get_run(NAMESPACE, each))}
+    assert (runs[plain.run_id].state, runs[plain.run_id].result) == (RunState.SUCCEEDED, None)
+    assert (runs[plain.run_id].started_at, runs[plain.run_id].ended_at) == (plain.started_at, plain.ended_at)
+    assert (runs[told.run_id].state, runs[told.run_id].result) == (RunState.SUCCEEDED, {"a": 1})
+    assert (runs[failed.run_id].state, runs[failed.run_id].reason) == (RunState.FAILED, "exception")
+
+
+async def test_of_a_run_that_is_being_cancelled_not_even_a_plain_success_is_recorded(store: Store) -> None:
+    await insert(store, due_job())
+    [held] = await claim(store, 1)
+    await store.runs.cancel_runs(NAMESPACE, [held.run_id], "cancelled", at(1))
+    assert await store.live_runs.finish_runs([succeeded(held)]) == {held.run_id}
+    run = await store.runs.get_run(NAMESPACE, held.run_id)
+    assert run is not None
+    assert run.state is RunState.CANCELLED
 
 
 async def test_no_more_than_the_limit_is_claimed_over_all_lanes(store: Store) -> None:

@@ -35,7 +35,7 @@ from hourhand.model.local_time import ZoneFault
 from hourhand.model.policy import Overlap, Policy
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
-from hourhand.ports.stores import Finish, Requeue
+from hourhand.ports.stores import EPOCH, Finish, Requeue
 from hourhand.ports.submission_stores import Submission
 from hourhand.store.gates import WantedGate
 from hourhand.wiring import Store
@@ -125,8 +125,8 @@ async def claim_on(store: Store, db: Connection, executor_id: int, now: datetime
     lanes = list(await store.names.lanes())
     query = load_queries("hourhand.store.sql", "live_runs.sql", store.database.schema)["claim_runs"]
     found = await store.database.fetch_on(
-        db, query, lanes=lanes, priorities=[5] * len(lanes), shares=[1] * len(lanes), limits=[10] * len(lanes), now=now,
-        until=until, executor_id=executor_id,
+        db, query, lanes=lanes, priorities=[5] * len(lanes), since=[EPOCH] * len(lanes), shares=[1] * len(lanes),
+        limits=[10] * len(lanes), now=now, until=until, executor_id=executor_id,
     )  # fmt: skip
     return [row for row in found if row["fence"] is not None]
 

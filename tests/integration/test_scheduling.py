@@ -232,7 +232,7 @@ class Answers:
     async def due_cursors(self, *_: Any) -> list[Any]:
         return []
 
-    async def next_cursor(self) -> datetime | None:
+    async def next_cursor(self, *_: Any) -> datetime | None:
         return min(self.fired, default=None)
 
 

@@ -18,6 +18,7 @@ from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.looks import ThoroughLook
 
 LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
@@ -52,6 +53,9 @@ class Receiver:
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self.lanes: dict[int, Lane] = {}
+        self._thorough = ThoroughLook()
+        self._heads: dict[tuple[int, int], Head] = {}
+        """What was seen last of each lane and priority, since the last thorough look."""
         self.claims_begun = self.claims_ended = 0
         """Claims asked for, one after the other, and those that were answered or given up. Between the two the database
         may know of claims that this executor does not."""
@@ -80,7 +84,7 @@ class Receiver:
         """Claims what is due and there is room for; says how long it may sleep."""
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
-        heads = await self._live_runs.peek_ready([*self.lanes])
+        heads = await self._look()
         now = self._clock.now()
         due = [head for head in heads if self._is_due(head, now)]
         rests = [self._until_next(heads, now)]
@@ -90,6 +94,17 @@ class Receiver:
                 rests.append(await self._claim(slot_class, by_urgency(of_class, self.lanes)))
         rest = min(rests)
         return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
+
+    async def _look(self) -> list[Head]:
+        """What stands at the front of each lane, of those that this executor serves."""
+        if self._heads and not self._thorough.is_due():
+            heads = await self._live_runs.peek_known([*self._heads.values()])
+        else:
+            self._heads = {}
+            heads = await self._live_runs.peek_ready([*self.lanes])
+            self._thorough.ended()
+        self._heads |= {(head.lane_id, head.priority): head for head in heads}
+        return [head for head in heads if head.lane_id in self.lanes]
 
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:

@@ -6,8 +6,8 @@ answer says which rows it changed. Methods take many; one is a list of one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,9 @@ from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Before everything that falls due."""
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -102,17 +105,22 @@ class Move:
 
 
 class TimetableStore(Protocol):
-    async def fire_once(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[datetime]:
-        """Turns due cursors of jobs that run once into live runs. The answer has one ready time per run made."""
+    async def fire_once(
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+    ) -> list[datetime]:
+        """Turns due cursors of jobs that run once into live runs. The answer has one ready time per run made. What is
+        older than `since` is passed over, here and below."""
 
-    async def due_cursors(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[Cursor]:
+    async def due_cursors(
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+    ) -> list[Cursor]:
         """Recurring jobs of own shards that fall due up to `until`, earliest first."""
 
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         """Moves cursors that still stand where they are expected to. One ready time per run made. A run of a job that
         does not overlap waits to be judged when an earlier one that is due by `now` is not finished."""
 
-    async def next_cursor(self) -> datetime | None:
+    async def next_cursor(self, since: datetime = EPOCH) -> datetime | None:
         """When the next job of any shard falls due."""
 
 
@@ -208,6 +216,10 @@ class Held:
 class LiveRunStore(Protocol):
     async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
         """The oldest queued run, due or not, of every lane and priority that has one."""
+
+    async def peek_known(self, heads: Sequence[Head]) -> list[Head]:
+        """The same for the lanes and priorities of earlier heads, without what is older than those. Takes no longer
+        when much is finished that cannot be cleared away."""
 
     async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
         """Claims runs of plain lanes that are ready by `until`, taking the heads of each share in their order up to its

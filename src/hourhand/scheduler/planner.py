@@ -11,12 +11,15 @@ from datetime import datetime, timedelta
 from hourhand.model.catchup import GRACE, plan
 from hourhand.model.local_time import ZoneFault
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import Cursor, Move, TimetableStore
+from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.looks import ThoroughLook
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
+LOOK_BACK = timedelta(seconds=1)
+"""How far a look that is not thorough goes back behind what was planned."""
 SOON = timedelta(seconds=1)
 """Executors look at least this often; runs that are ready sooner than that are announced."""
 
@@ -43,6 +46,8 @@ class Planner:
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._shards_owned = 0
         self._epoch = 0
+        self._thorough = ThoroughLook()
+        self._planned_until = EPOCH
 
     def own(self, shards: int, epoch: int) -> None:
         """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
@@ -52,29 +57,42 @@ class Planner:
         """Plans everything up to the horizon; says how long it may sleep. None: until it is woken."""
         if not self._shards_owned:
             return None
-        upcoming = await self._timetable.next_cursor()
-        if upcoming is not None and upcoming <= self._clock.now() + self._horizon:
-            while await self._plan_batch():
-                pass
-            upcoming = await self._timetable.next_cursor()
+        upcoming = await self._look()
+        self._planned_until = self._clock.now() + self._horizon
+        if upcoming is not None and upcoming <= self._planned_until:
+            since: datetime | None = upcoming
+            while since is not None:
+                since = await self._plan_batch(since)
+            upcoming = await self._timetable.next_cursor(upcoming)
         if upcoming is None:
             return None
         pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds
         return None if pause > self._settings.tick_seconds else max(pause, self._settings.tick_seconds_min)
 
-    async def _plan_batch(self) -> bool:
-        """One batch of each sort. True when there may be more."""
+    async def _look(self) -> datetime | None:
+        """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
+        somebody may have set a cursor back, or taken long to store a job."""
+        if not self._thorough.is_due():
+            return await self._timetable.next_cursor(self._planned_until - LOOK_BACK)
+        upcoming = await self._timetable.next_cursor()
+        self._thorough.ended()
+        return upcoming
+
+    async def _plan_batch(self, since: datetime) -> datetime | None:
+        """One batch of each sort. From when on there may be more; None when there is none."""
         now = self._clock.now()
         until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
-        once = await self._timetable.fire_once(node_id, self._epoch, until, limit)
-        cursors = await self._timetable.due_cursors(node_id, self._epoch, until, limit)
+        once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
+        cursors = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
         recurring: list[datetime] = []
         moves: list[Move] = []
         if cursors:
             moves = self._moves(cursors, now)
             recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves, now)
         self._announce(once, recurring, now)
-        return len(once) >= limit or len(cursors) >= limit or len(moves) < len(cursors)
+        if len(cursors) >= limit or len(moves) < len(cursors):
+            return since
+        return max(once) if len(once) >= limit else None  # those before are gone: not to be walked over again
 
     def _moves(self, cursors: Sequence[Cursor], now: datetime) -> list[Move]:
         """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence

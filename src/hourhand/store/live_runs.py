@@ -41,6 +41,15 @@ class LiveRuns:
         rows = await self._database.fetch(self._queries["peek_ready"], lanes=lanes)
         return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
 
+    async def peek_known(self, heads: Sequence[Head]) -> list[Head]:
+        rows = await self._database.fetch(
+            self._queries["peek_known"],
+            lanes=[head.lane_id for head in heads],
+            priorities=[head.priority for head in heads],
+            since=[head.ready_at for head in heads],
+        )
+        return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
+
     async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
         rows = await self._database.fetch(
             self._queries["claim_runs"],
@@ -303,10 +312,11 @@ def _array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def _wish_values(wishes: Sequence[Wish]) -> dict[str, list[int]]:
+def _wish_values(wishes: Sequence[Wish]) -> dict[str, list[Any]]:
     return {
         "lanes": [wish.head.lane_id for wish in wishes],
         "priorities": [wish.head.priority for wish in wishes],
+        "since": [wish.head.ready_at for wish in wishes],
         "shares": [wish.share for wish in wishes],
     }
 

@@ -8,7 +8,7 @@ from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
-from hourhand.ports.stores import Cursor, Move
+from hourhand.ports.stores import EPOCH, Cursor, Move
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 
@@ -22,15 +22,19 @@ class Timetable:
         # Reading a timing costs more than using it, and a recurring job's does not change within a version.
         self._timings: dict[tuple[UUID, int], Timing] = {}
 
-    async def fire_once(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[datetime]:
+    async def fire_once(
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+    ) -> list[datetime]:
         rows = await self._database.fetch(
-            self._queries["fire_once"], node_id=node_id, epoch=epoch, until=until, limit=limit
+            self._queries["fire_once"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
         )
         return [row["ready_at"] for row in rows]
 
-    async def due_cursors(self, node_id: int, epoch: int, until: datetime, limit: int) -> list[Cursor]:
+    async def due_cursors(
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+    ) -> list[Cursor]:
         rows = await self._database.fetch(
-            self._queries["due_cursors"], node_id=node_id, epoch=epoch, until=until, limit=limit
+            self._queries["due_cursors"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
         )
         return [
             Cursor(
@@ -66,8 +70,8 @@ class Timetable:
         )
         return [row["ready_at"] for row in rows]
 
-    async def next_cursor(self) -> datetime | None:
-        row = await self._database.fetch_one(self._queries["next_cursor"])
+    async def next_cursor(self, since: datetime = EPOCH) -> datetime | None:
+        row = await self._database.fetch_one(self._queries["next_cursor"], since=since)
         return None if row is None else row["next_fire"]
 
     def _timing(self, job_id: UUID, version: int, stored: str) -> Timing:

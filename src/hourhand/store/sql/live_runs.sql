@@ -17,6 +17,18 @@ WITH RECURSIVE heads AS (
 )
 SELECT lane_id, priority, ready_at FROM heads WHERE lane_id = ANY (@lanes::int[]);
 
+-- name: peek_known
+-- The same for those (lane, priority) that are known to have runs, each from a time on. Finds nothing older, but does
+-- not walk over what is finished and cannot be cleared away yet either.
+SELECT h.lane_id, h.priority, r.ready_at
+  FROM unnest(@lanes::int[], @priorities::smallint[], @since::timestamptz[]) AS h(lane_id, priority, since)
+ CROSS JOIN LATERAL (
+    SELECT r.ready_at FROM hourhand.live_runs r
+     WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at >= h.since
+     ORDER BY r.ready_at
+     LIMIT 1
+ ) r;
+
 -- name: claim_runs
 -- Claims due runs of plain lanes, in the order of the heads, up to a share for each namespace. The heads come from
 -- peek_ready. The fence number drawn here ends the right of every earlier attempt of these runs. A recurring run that
@@ -27,8 +39,8 @@ SELECT lane_id, priority, ready_at FROM heads WHERE lane_id = ANY (@lanes::int[]
 -- one takes those that follow out of the ready index, where the other's lock or its own finds them. If it cannot, because
 -- one of them is just being claimed, it steps back.
 WITH heads AS (
-    SELECT h.* FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[], @limits::int[])
-                    WITH ORDINALITY AS h(lane_id, priority, share, most, place)
+    SELECT h.* FROM unnest(@lanes::int[], @priorities::smallint[], @since::timestamptz[], @shares::int[], @limits::int[])
+                    WITH ORDINALITY AS h(lane_id, priority, since, share, most, place)
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held AND NOT l.gated AND l.gate_ids IS NULL      -- as it is now, whatever the executor knows
        AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
@@ -37,7 +49,7 @@ WITH heads AS (
       FROM (SELECT share, max(most) AS most FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
         SELECT p.*
-          FROM (SELECT lane_id, priority FROM heads WHERE share = s.share ORDER BY place) h
+          FROM (SELECT lane_id, priority, since FROM heads WHERE share = s.share ORDER BY place) h
          CROSS JOIN LATERAL (
             SELECT r.run_id, r.job_id, r.namespace_id,
                    CASE WHEN r.cause <> 0 THEN EXISTS (
@@ -56,7 +68,8 @@ WITH heads AS (
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
                    ) ELSE 0 END AS followers
               FROM hourhand.live_runs r
-             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @until
+             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority
+               AND r.ready_at BETWEEN h.since AND @until        -- older ones there were none when peek_ready looked
              ORDER BY r.ready_at
              LIMIT s.most
                FOR UPDATE SKIP LOCKED
@@ -109,8 +122,8 @@ SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
 -- that follow one of them are taken out of the ready index, for the reason that claim_runs gives.
 WITH heads AS (
     SELECT h.*, l.gate_ids
-      FROM unnest(@lanes::int[], @priorities::smallint[], @shares::int[])
-           WITH ORDINALITY AS h(lane_id, priority, share, place)
+      FROM unnest(@lanes::int[], @priorities::smallint[], @since::timestamptz[], @shares::int[])
+           WITH ORDINALITY AS h(lane_id, priority, since, share, place)
       JOIN hourhand.lanes l USING (lane_id)
      WHERE NOT l.held
        AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
@@ -119,7 +132,7 @@ WITH heads AS (
       FROM (SELECT share, min(place) AS place FROM heads GROUP BY share) s
      CROSS JOIN LATERAL (
         SELECT p.*, h.place AS head
-          FROM (SELECT lane_id, priority, gate_ids, place FROM heads WHERE share = s.share ORDER BY place) h
+          FROM (SELECT lane_id, priority, since, gate_ids, place FROM heads WHERE share = s.share ORDER BY place) h
          CROSS JOIN LATERAL (
             SELECT r.run_id, r.job_id, r.namespace_id, r.ready_at, r.gate_ids || h.gate_ids AS gate_ids, r.waits_on,
                    CASE WHEN r.cause <> 0 THEN EXISTS (
@@ -135,7 +148,8 @@ WITH heads AS (
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
                    ) ELSE 0 END AS followers
               FROM hourhand.live_runs r
-             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority AND r.ready_at <= @now
+             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority
+               AND r.ready_at BETWEEN h.since AND @now
              ORDER BY r.ready_at
              LIMIT @limit
                FOR UPDATE SKIP LOCKED

@@ -4,7 +4,7 @@
 WITH due AS (
     SELECT t.job_id
       FROM hourhand.timetable t
-     WHERE NOT t.recurring AND t.next_fire <= @until
+     WHERE NOT t.recurring AND t.next_fire BETWEEN @since AND @until
        -- A value and not EXISTS: that may become a join that searches the timetable once for every shard.
        AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
      ORDER BY t.next_fire
@@ -28,7 +28,7 @@ RETURNING ready_at;
 SELECT t.job_id, t.next_fire, t.version, j.timing, j.catchup
   FROM hourhand.timetable t
   JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
- WHERE t.recurring AND t.next_fire <= @until
+ WHERE t.recurring AND t.next_fire BETWEEN @since AND @until
    AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
  ORDER BY t.next_fire
  LIMIT @limit;
@@ -78,5 +78,5 @@ RETURNING ready_at;
 
 -- name: next_cursor
 -- When the next job of any shard falls due: how long a planner may sleep.
-SELECT least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring),
-             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring)) AS next_fire;
+SELECT least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring AND next_fire >= @since),
+             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring AND next_fire >= @since)) AS next_fire;
