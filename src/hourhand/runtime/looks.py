@@ -2,7 +2,7 @@
 
 Whoever takes work from the front of an index walks over the entries of what was taken before. Normally PostgreSQL
 clears them away at once; while somebody keeps an old transaction open it must not, and the walk grows by everything
-that happens meanwhile. Then most looks begin where the last one ended, and only now and then one begins at the very front.
+that happens meanwhile. Then most looks begin where the last one ended, and only now and then one at the very front.
 """
 
 import time
