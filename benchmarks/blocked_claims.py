@@ -15,14 +15,12 @@ from dataclasses import replace
 
 import httpx
 
-from hourhand.cli.bench_runs import Target, measure_lifecycle, open_target
+from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
+from hourhand.bench.report import Progress
+from hourhand.bench.target import Target, open_target
 
 BATCH = 1000
 LIMIT = {"concurrency_key": "blocked", "concurrency_limit": 1}
-
-
-def quiet(_: str) -> None:
-    return
 
 
 async def block(target: Target, runs: int) -> float:
@@ -47,13 +45,14 @@ async def live(http: httpx.AsyncClient, state: str, count: int) -> None:
 
 async def measure(pairs: int, seconds: float, runs: int) -> float:
     ratios = []
-    async with open_target(None, None, None, quiet) as free, open_target(None, None, None, quiet) as beside:
+    async with open_target() as free, open_target() as beside:
         print(f"{runs} runs blocked in {await block(beside, runs):.1f} s", flush=True)
         shared = [replace(target, own=False) for target in (free, beside)]
         for pair in range(pairs):
             rates = []
             for target in shared if pair % 2 == 0 else shared[::-1]:
-                result = await measure_lifecycle(target, seconds, "immediate", 1000, 4000, quiet)
+                measured = await measure_lifecycle(target, Lifecycle(seconds), Progress.silent())
+                result = measured.facts
                 assert result["lost"] == result["doubled"] == 0, result
                 rates.append(result["jobs_per_second"])
             free_rate, beside_rate = rates if pair % 2 == 0 else rates[::-1]

@@ -1,26 +1,28 @@
 """How near the product comes to the floor: alternating runs of both on one machine, in one sitting.
 
-The floor (`floor.py`) is a bare loop with the same durable writes. Machines are shared and noisy, so only the ratio
-within a pair means anything; the median of the pairs is the figure.
+The floor (`floor.py`) is a bare loop with the same durable writes. The median of the pairs is the figure.
 
     python benchmarks/lifecycle_ratio.py --pairs 3 --seconds 30
 """
 
 import argparse
-import json
-import statistics
-import subprocess
-import sys
-from pathlib import Path
 
-FLOOR = Path(__file__).with_name("floor.py")
+from pairs import bench, floor, median, ratios
 
 
-def run(command: list[str]) -> dict:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def lifecycle(mode: str, seconds: float) -> float:
+    found = bench("lifecycle", "--seconds", str(seconds), "--mode", mode)
+    return float(found["jobs_per_second"])
+
+
+def measure(mode: str, pairs: int, seconds: float) -> list[float]:
+    return ratios(
+        mode,
+        pairs,
+        lambda: lifecycle(mode, seconds),
+        lambda: float(floor(mode, seconds)["jobs_per_second"]),
+        "floor",
+    )
 
 
 def main() -> None:
@@ -32,24 +34,9 @@ def main() -> None:
     args = parser.parse_args()
     short = []
     for mode in args.modes:
-        ratios = []
-        for pair in range(args.pairs):
-            options = ["--seconds", str(args.seconds), "--mode", mode, "--json"]
-            floor = run([sys.executable, str(FLOOR), *options])
-            ours = run([sys.executable, "-m", "hourhand.cli", "bench", "lifecycle", *options])
-            if ours["lost"] or ours["doubled"]:
-                raise SystemExit(f"{mode}: {ours['lost']} lost, {ours['doubled']} doubled")
-            ratios.append(ours["jobs_per_second"] / floor["jobs_per_second"])
-            late = ours["lateness_ms"]
-            print(
-                f"{mode:9} pair {pair + 1}: floor {floor['jobs_per_second']:8.0f}/s   "
-                f"hourhand {ours['jobs_per_second']:8.0f}/s   ratio {ratios[-1]:.2f}   "
-                f"late p50 {late['p50']:.0f} p99 {late['p99']:.0f} ms   lost 0 doubled 0   {ours['settings']}",
-                flush=True,
-            )
-        median = statistics.median(ratios)
-        print(f"{mode:9} median ratio {median:.2f}", flush=True)
-        if args.at_least and median < args.at_least:
+        figure = median(measure(mode, args.pairs, args.seconds))
+        print(f"{mode:9} median ratio {figure:.2f}", flush=True)
+        if args.at_least and figure < args.at_least:
             short.append(mode)
     if short:
         raise SystemExit(f"below {args.at_least}: {', '.join(short)}")

@@ -312,7 +312,7 @@ async def nobody_waits_for(database: Database, application: str) -> None:
 async def go_on_without_protocol(database: Database, *, terminated: bool) -> None:
     async with database.connection() as db:
         if terminated:
-            db._con.terminate()  # type: ignore[attr-defined]
+            db.terminate()
         raise AttributeError("'NoneType' object has no attribute 'bind_execute'")
 
 

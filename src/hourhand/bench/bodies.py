@@ -57,42 +57,56 @@ def instant_text(micros: int) -> str:
 class Acknowledged:
     """Jobs that the server has said it has, in the order of its answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, read_at_once: bool = False) -> None:
+        """`read_at_once`: for measurements so long that the answers would take too much memory."""
+        self._read_at_once = read_at_once
         self._answers: list[bytes] = []
         self._lows: array[int] = array("Q")
+        self._latest: list[str] = []
         self.count = 0
 
     def add_batch(self, answer: bytes, count: int) -> None:
         """`count`: how many jobs were sent. Whether as many came back is checked when the ids are read."""
         self._answers.append(answer)
         self.count += count
+        if self._read_at_once:
+            self._read()
 
     def add_one(self, answer: bytes) -> str:
         job_id = job_id_of(answer)
         self._lows.append(low_half(job_id))
+        self._latest = [*self._latest[-19:], job_id]
         self.count += 1
         return job_id
 
+    def add_one_unread(self, answer: bytes) -> None:
+        """The same when the id is not needed yet: only its place in the answer is looked for."""
+        place = answer.index(b'"job_id":"') + 9
+        self._answers.append(b"[%s]" % answer[place : place + 38])
+        self.count += 1
+
+    def ids(self, count: int) -> list[str]:
+        """Some of the ids, spread over all that have not been read."""
+        every = [text.decode() for answer in self._answers for text in _ids_in(answer)]
+        return every[:: max(len(every) // count, 1)][:count]
+
     def lows(self) -> "array[int]":
         """The lower half of each id."""
-        self.read()
+        self._read()
         assert len(self._lows) == self.count, f"{self.count} jobs were sent and {len(self._lows)} ids came back"
         return self._lows
 
-    def read(self) -> None:
-        """Reads the answers so far and forgets them: eight bytes are left of each id."""
+    def latest(self) -> list[str]:
+        """Some of the ids that came last."""
+        if self._answers:
+            self._latest = [text.decode() for text in _ids_in(self._answers[-1])[-20:]]
+        return self._latest
+
+    def _read(self) -> None:
+        self.latest()
         answers, self._answers = self._answers, []
         for answer in answers:
             self._lows.extend([int(text[16:], 16) for text in _ids_in(answer.translate(None, b"-"))])
-
-    def latest(self, count: int) -> list[str]:
-        """Some of the ids that came last and have not been read yet."""
-        found: list[str] = []
-        for answer in reversed(self._answers):
-            found += [text.decode() for text in reversed(_ids_in(answer))]
-            if len(found) >= count:
-                break
-        return found[:count]
 
 
 def job_id_of(answer: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from hourhand.bench.cluster import SCHEMA
 from hourhand.bench.figures import per_second, shares
-from hourhand.bench.meter import POSTGRES, Meter
+from hourhand.bench.meter import POSTGRES, Meter, machine_seconds
 from hourhand.bench.report import Line, Progress
 from hourhand.bench.stages import Profiler, role_pids, stages_of
 from hourhand.bench.target import Target
@@ -23,6 +23,8 @@ from hourhand.bench.witness import LineCount
 from hourhand.database.servers import Connection
 
 INTERVAL_SECONDS: Final = 1.0
+TABLES_EVERY: Final = 5
+"""Sizes of tables are asked for with every fifth look: that takes PostgreSQL milliseconds."""
 _BACKENDS: Final = "SELECT pid, backend_type, application_name FROM pg_stat_activity"
 _TABLES: Final = """
 SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid))::bigint AS bytes,
@@ -56,6 +58,8 @@ class Sample:
     tables: Mapping[str, Table]
     started: int
     """Calls of handlers since the course began."""
+    machine: Mapping[str, float]
+    """What all cores have done so far, whoever used them."""
 
 
 class Course:
@@ -95,7 +99,7 @@ class Course:
         with contextlib.suppress(asyncio.CancelledError):
             await self._sampling
         self._progress.end()
-        await self._sample()
+        await self._sample(last=True)
         if self._profiler is not None:
             self._inside = self._profiler.end()
         if self._database is not None:
@@ -110,15 +114,21 @@ class Course:
             await self._sample()
             self._tell()
 
-    async def _sample(self) -> None:
+    async def _sample(self, *, last: bool = False) -> None:
         backends: dict[int, str] = {}
-        tables: dict[str, Table] = {}
+        tables: Mapping[str, Table] = {}
         if self._database is not None:
-            backends = {row["pid"]: does(row) for row in await self._database.fetch(_BACKENDS)}
-            rows = await self._database.fetch(_TABLES, SCHEMA)
-            tables = {row["name"]: Table(row["bytes"], row["live"], row["dead"]) for row in rows}
+            backends = {pid: does(*what) for pid, *what in await self._database.fetch(_BACKENDS)}
+            tables = await self._tables(self._database, last=last)
         memory, started = self.meter.resident_mb(), self.lines.lines()
-        self.samples.append(Sample(time.time(), self.meter.seconds(backends), memory, tables, started))
+        cpu, machine = self.meter.seconds(backends), machine_seconds()
+        self.samples.append(Sample(time.time(), cpu, memory, tables, started, machine))
+
+    async def _tables(self, database: Connection, *, last: bool) -> Mapping[str, Table]:
+        if len(self.samples) % TABLES_EVERY and not last:
+            return self.samples[-1].tables
+        rows = await database.fetch(_TABLES, SCHEMA)
+        return {row["name"]: Table(row["bytes"], row["live"], row["dead"]) for row in rows}
 
     def _tell(self) -> None:
         before, now = self.samples[-2], self.samples[-1]
@@ -140,6 +150,11 @@ class Course:
         """Shares of one core, by role; of the sessions of PostgreSQL, by the role that they serve."""
         found = shares(self.samples[0].cpu, self.samples[-1].cpu, self.seconds)
         return {role: round(share, 4) for role, share in sorted(brief(found).items())}
+
+    def machine(self) -> dict[str, float]:
+        """Cores of the whole machine: busy for anybody, waiting for the disk, stolen by the host, idle."""
+        found = shares(self.samples[0].machine, self.samples[-1].machine, self.seconds)
+        return {name: round(cores, 3) for name, cores in found.items()}
 
     def memory_mb(self) -> dict[str, float]:
         """The most that was resident, by role."""
@@ -183,12 +198,11 @@ class Course:
         return found
 
 
-def does(row: Mapping[str, Any]) -> str:
+def does(kind: str | None, application: str | None) -> str:
     """What a process of PostgreSQL does, in a word or two: whom it serves, or its own work."""
-    kind = str(row["backend_type"] or "other")
     if kind == "client backend":
-        return str(row["application_name"] or "unknown").removeprefix("hourhand ") or "unknown"
-    return "autovacuum" if kind.startswith("autovacuum") else kind
+        return (application or "").removeprefix("hourhand ") or "unknown"
+    return "autovacuum" if kind and kind.startswith("autovacuum") else kind or "unknown"
 
 
 def brief(by_role: Mapping[str, float]) -> dict[str, float]:

@@ -65,9 +65,9 @@ async def _drain_shared(target: Target, lines: LineCount, expected: int, job_ids
     patience = _Patience(lines)
     async with target.wire() as wire:
         while True:
-            if patience.lines(expected) >= expected:
-                if all([await _is_final(wire, job_id) for job_id in job_ids]):
-                    return
+            ran = patience.lines(expected) >= expected
+            if ran and all([await _is_final(wire, job_id) for job_id in job_ids]):
+                return
             await asyncio.sleep(POLL_SECONDS)
 
 

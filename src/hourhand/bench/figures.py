@@ -1,6 +1,7 @@
 """Numbers made of numbers: percentiles, rates, and one second after the other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -19,13 +20,15 @@ def per_second(count: float, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def by_interval(times: Sequence[int], values: Sequence[float], begin: int, width: int) -> dict[int, list[float]]:
+def by_interval(times: Iterable[int], values: Iterable[float], begin: int, width: int) -> dict[int, "array[float]"]:
     """Values by the number of the interval that their time lies in, counted from `begin`. Earlier ones go to none."""
-    found: dict[int, list[float]] = {}
+    found: dict[int, array[float]] = {}
     for at, value in zip(times, values, strict=True):
         number = (at - begin) // width
         if number >= 0:
-            found.setdefault(number, []).append(value)
+            if number not in found:
+                found[number] = array("d")
+            found[number].append(value)
     return found
 
 

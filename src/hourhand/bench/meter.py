@@ -92,6 +92,16 @@ class Meter:
         self._seen[pid] = (role, spent)
 
 
+def machine_seconds() -> dict[str, float]:
+    """What all cores have done since the machine started: worked, waited for the disk, been taken away by the host."""
+    for line in _lines("/proc/stat"):
+        if line.startswith("cpu "):
+            user, nice, system, idle, waiting, hard, soft, stolen = (int(word) / _TICKS for word in line.split()[1:9])
+            busy = user + nice + system + hard + soft
+            return {"busy": busy, "disk_wait": waiting, "stolen": stolen, "idle": idle}
+    return {}
+
+
 def own_seconds(pid: int) -> float | None:
     """Processor time of one process; None when it is gone."""
     ticks = _ticks(pid)

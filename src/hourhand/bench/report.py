@@ -14,7 +14,13 @@ from typing import IO, Any, Final
 
 PLAIN_SECONDS: Final = 5.0
 _UNITS: Final = {"_ms": " ms", "_seconds": " s", "_per_second": "/s", "_mb": " MB", "_us": " µs", "_percent": " %"}
-_LABELS: Final = {"lateness_ms": "lateness", "cpu": "cpu, cores", "memory_mb": "memory", "stages_us": "per job"}
+_LABELS: Final = {
+    "lateness_ms": "lateness",
+    "cpu": "cpu, cores",
+    "machine": "machine, cores",
+    "memory_mb": "memory",
+    "stages_us": "per job",
+}
 
 Facts = dict[str, Any]
 
@@ -105,24 +111,30 @@ def as_table(facts: Facts) -> str:
 def _label(key: str) -> str:
     if key in _LABELS:
         return _LABELS[key]
-    for ending in _UNITS:
-        if ending != "_per_second":
-            key = key.removesuffix(ending)
-    return key.replace("_", " ")
+    return key.replace("_", " ") if key.endswith("_per_second") else _bare(key)
 
 
 def _value(key: str, value: Any) -> str:
-    unit = next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+    unit = _unit(key)
     if isinstance(value, Mapping):
-        return "   ".join(f"{name} {_number(part)}{_unit_of(name, unit)}" for name, part in value.items()) or "-"
+        return "   ".join(f"{_bare(name)} {_number(part)}{_unit(name) or unit}" for name, part in value.items()) or "-"
     if isinstance(value, list):
-        return "   ".join(_number(part) for part in value)
+        return "   ".join(_number(part) + unit for part in value)
     return _number(value) + unit
 
 
-def _unit_of(name: str, unit: str) -> str:
-    """A part may have a unit of its own, in its name; then it is not said twice."""
-    return "" if any(name.endswith(ending) for ending in _UNITS) else unit
+def _unit(name: str) -> str:
+    """What a name says its number is in."""
+    if name == "seconds":
+        return " s"
+    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+
+
+def _bare(name: str) -> str:
+    """The name without its unit, in words."""
+    for ending in _UNITS:
+        name = name.removesuffix(ending)
+    return name.replace("_", " ")
 
 
 def _number(value: Any) -> str:

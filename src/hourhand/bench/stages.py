@@ -1,8 +1,8 @@
 """Where a job's processor time goes: microseconds per job and stage, Python and PostgreSQL apart.
 
-A stage is a process, or the sessions that PostgreSQL keeps for one: what the kernel counts. What goes on inside a Python
-process only a profiler can tell; one that fits `Profiler` is asked at the beginning and the end of a measurement, and
-its shares divide what the kernel counted for the role.
+A stage is a process, or the sessions that PostgreSQL keeps for one: what the kernel counts. What goes on inside a
+Python process only a profiler can tell; one that fits `Profiler` is asked at the beginning and the end of a
+measurement, and its shares divide what the kernel counted for the role.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,90 +1,303 @@
 """`hourhand bench`: measures what this machine does, on a cluster of its own or on a running one."""
 
-import asyncio
-import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-_shared_options = [
-    click.option("--server", metavar="URL", help="Measure a running Hourhand instead of a temporary one."),
-    click.option("--token", envvar="HOURHAND_TOKEN", help="Token for --server."),
-    click.option(
-        "--witness",
-        type=click.Path(dir_okay=False),
-        envvar="HOURHAND_BENCH_WITNESS",
-        help="With --server: the file its executors append to, when they do not say so themselves.",
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-]
+from hourhand.cli.bench_running import own_only, run_alone, run_on_target, settings_of, shared_options, take_shared
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_stages = click.option("--stages", is_flag=True, help="Also print microseconds of processor time per job and stage.")
 
 
-def _shared(command: Any) -> Any:
-    for option in reversed(_shared_options):
-        command = option(command)
-    return command
+def _seconds(default: float, help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--seconds", type=click.FloatRange(1, 86_400), default=default, show_default=True, help=help_text
+    )
+
+
+def _jobs(default: int, help_text: str) -> Callable[[_Command], _Command]:
+    return click.option("--jobs", type=click.IntRange(1), default=default, show_default=True, help=help_text)
+
+
+def _rate(default: float, help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--rate", type=click.FloatRange(min=0, min_open=True), default=default, show_default=True, help=help_text
+    )
 
 
 @click.group(short_help="Measure throughput and punctuality on this machine.")
 def bench() -> None:
-    """Measure throughput and punctuality on this machine."""
+    """Measure throughput and punctuality on this machine.
+
+    Each measurement starts a temporary cluster (embedded PostgreSQL and one process of each role), which is gone
+    afterwards; most can measure a running one instead (--server). What happened is counted from lines that the
+    handlers themselves append to a file: lateness is from the due time to the handler's start, `lost` are jobs that
+    were acknowledged and never ran, `doubled` runs beyond one each, `early` starts before the due time.
+    """
+
+
+# --- punctuality and throughput ---------------------------------------------------------------------------
 
 
 @bench.command()
-@click.option("--seconds", type=click.FloatRange(1, 3600), default=30, show_default=True, help="How long to submit.")
-@click.option("--mode", type=click.Choice(["immediate", "future"]), default="immediate", show_default=True)
+@_seconds(30, "How long to submit.")
+@click.option(
+    "--mode",
+    type=click.Choice(["immediate", "future"]),
+    default="immediate",
+    show_default=True,
+    help="Due at once, or 2.2 s ahead and so through the timetable.",
+)
 @click.option("--batch", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Jobs per request.")
 @click.option(
     "--ahead", type=click.IntRange(1), default=4000, show_default=True, help="Due but unfinished jobs at most."
 )
-@_shared
-def lifecycle(as_json: bool, **given: Any) -> None:
+@_stages
+@shared_options
+def lifecycle(**given: Any) -> None:
     """Whole lives of no-op jobs: submitted over HTTP in batches, fallen due, run, recorded. Saturates the machine."""
-    from hourhand.cli.bench_runs import measure_lifecycle, open_target
+    from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 
-    async def measure() -> dict[str, Any]:
-        async with open_target(given["server"], given["token"], _path(given["witness"]), _progress) as target:
-            return await measure_lifecycle(
-                target, given["seconds"], given["mode"], given["batch"], given["ahead"], _progress
-            )
-
-    _print(asyncio.run(measure()), as_json)
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_lifecycle(target, Lifecycle(**given), progress))
 
 
 @bench.command()
-@click.option("--seconds", type=click.FloatRange(1, 3600), default=20, show_default=True, help="How long to submit.")
-@click.option("--rate", type=click.FloatRange(1, 5000), default=100, show_default=True, help="Jobs per second.")
-@_shared
-def immediate(as_json: bool, **given: Any) -> None:
+@_seconds(20, "How long to submit.")
+@_rate(100, "Jobs per second.")
+@shared_options
+def immediate(**given: Any) -> None:
     """Lightly loaded: from sending a request with one immediate job until its handler starts."""
-    from hourhand.cli.bench_runs import measure_immediate, open_target
+    from hourhand.bench.immediate import Immediate, measure_immediate
 
-    async def measure() -> dict[str, Any]:
-        async with open_target(given["server"], given["token"], _path(given["witness"]), _progress) as target:
-            return await measure_immediate(target, given["seconds"], given["rate"], _progress)
-
-    _print(asyncio.run(measure()), as_json)
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_immediate(target, Immediate(**given), progress))
 
 
-def _path(given: str | None) -> Path | None:
-    return Path(given) if given else None
+@bench.command()
+@_rate(1000, "Jobs due per second, at evenly spread instants.")
+@_seconds(30, "How long jobs fall due.")
+@click.option(
+    "--submit",
+    type=click.Choice(["before", "meanwhile"]),
+    default="before",
+    show_default=True,
+    help="All before the first is due, or each 0.5 to 3 s ahead of its time.",
+)
+@click.option(
+    "--readers",
+    type=click.FloatRange(0),
+    default=0,
+    show_default=True,
+    help="Lists and searches per second beside it.",
+)
+@_stages
+@shared_options
+def steady(**given: Any) -> None:
+    """So many jobs due every second for a while: how late does each start?"""
+    from hourhand.bench.steady import Steady, measure_steady
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_steady(target, Steady(**given), progress))
 
 
-def _progress(text: str) -> None:
-    click.echo(text, err=True)
+@bench.command()
+@_rate(1000, "Cron occurrences per second.")
+@_seconds(60, "How long occurrences fall due.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Distinct expressions at least; each occurs at least once a minute.  [default: 10000, planner-only: 60000]",
+)
+@click.option(
+    "--lead",
+    "lead_seconds",
+    type=click.FloatRange(1),
+    help="Seconds from the beginning of the submission to the first due time; by the number of jobs if not given.",
+)
+@click.option(
+    "--planner-only",
+    is_flag=True,
+    help="Instead: how many occurrences per second one scheduler makes into runs, with no executor there.",
+)
+@_stages
+@shared_options
+def recurring(planner_only: bool, **given: Any) -> None:
+    """Cron occurrences of thousands of distinct expressions in many zones: how late does each start?
 
+    Cron knows whole seconds only, so all occurrences of a second fall on one instant.
+    """
+    from hourhand.bench.recurring import Recurring, measure_recurring
 
-def _print(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(result))
+    shared = take_shared(given)
+    given["jobs"] = given["jobs"] or (60_000 if planner_only else 10_000)
+    if not planner_only:
+        run_on_target(shared, lambda target, progress: measure_recurring(target, Recurring(**given), progress))
         return
-    for key, value in result.items():
-        shown = (
-            "  ".join(f"{name} {_number(part)}" for name, part in value.items()) if isinstance(value, dict) else None
-        )
-        click.echo(f"{key.replace('_', ' '):>18}  {shown or _number(value)}")
+    from hourhand.bench.planner import PlannerOnly, measure_planner
+
+    if shared["server"]:
+        raise click.UsageError("--planner-only needs a cluster of its own, without --server")
+    asked = PlannerOnly(given["jobs"], given["stages"], settings_of(shared))
+    run_alone(shared, lambda progress: measure_planner(asked, progress))
 
 
-def _number(value: Any) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+@bench.command()
+@_jobs(5000, "Jobs due at that instant.")
+@shared_options
+def burst(**given: Any) -> None:
+    """Many jobs due at one instant, submitted long before: when have half, 99 % and all of them started?"""
+    from hourhand.bench.burst import Burst, measure_burst
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_burst(target, Burst(**given), progress))
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+@bench.command()
+@click.option(
+    "--mode",
+    type=click.Choice(["single", "batch"]),
+    default="single",
+    show_default=True,
+    help="One job per request, or many.",
+)
+@_seconds(20, "How long to submit.")
+@click.option(
+    "--connections", type=click.IntRange(1), help="Connections, one request at a time on each.  [default: 64, batch: 3]"
+)
+@click.option("--batch", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Jobs per batch.")
+@shared_options
+def submit(**given: Any) -> None:
+    """Submissions a second that are acknowledged, of jobs that are due much later: nothing runs meanwhile."""
+    from hourhand.bench.submit import Submit, measure_submit
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_submit(target, Submit(**given), progress))
+
+
+@bench.command()
+@_seconds(20, "How long to get jobs by id; and then to list and search.")
+@click.option(
+    "--connections", type=click.IntRange(1), default=32, show_default=True, help="One request at a time on each."
+)
+@click.option("--stored", type=click.IntRange(1), default=10_000, show_default=True, help="Jobs to submit first.")
+@click.option(
+    "--readers", type=click.FloatRange(0), default=50, show_default=True, help="Lists and searches per second."
+)
+@shared_options
+def read(**given: Any) -> None:
+    """Jobs a second that can be got by id; then how long lists and searches take."""
+    from hourhand.bench.read import Read, measure_read
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_read(target, Read(**given), progress))
+
+
+# --- limits and endurance ---------------------------------------------------------------------------------
+
+
+@bench.command()
+@_jobs(1000, "Runs in flight at once.")
+@click.option(
+    "--kind",
+    type=click.Choice(["async", "http", "process"]),
+    default="async",
+    show_default=True,
+    help="Handlers that wait, calls of a slow server, or processes.",
+)
+@click.option(
+    "--hold", "hold_seconds", type=click.FloatRange(1), help="How long each run lasts; by their number if not given."
+)
+@own_only
+def flight(**given: Any) -> None:
+    """So many runs in flight on one executor at once: are they all, what memory does it take, do all end?"""
+    from hourhand.bench.flight import Flight, allow_files, measure_flight, settings_for
+
+    shared = take_shared(given)
+    asked = Flight(**given)
+    allow_files(asked)
+    run_on_target(shared, lambda target, progress: measure_flight(target, asked, progress), settings_for(asked))
+
+
+@bench.command()
+@click.option("--stored", type=click.IntRange(1), default=10_000_000, show_default=True, help="Jobs and runs, each.")
+@click.option("--base", type=click.IntRange(1), default=10_000, show_default=True, help="The same for comparison.")
+@_seconds(30, "How long whole lives are measured each time.")
+@click.option(
+    "--mode",
+    type=click.Choice(["immediate", "future"]),
+    default="immediate",
+    show_default=True,
+    help="As for lifecycle.",
+)
+@own_only
+def growth(**given: Any) -> None:
+    """What a job costs, and how many a second there are, with little and with much stored."""
+    from hourhand.bench.growth import Growth, measure_growth
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_growth(target, Growth(**given), progress))
+
+
+@bench.command()
+@_seconds(60, "Length of a window.")
+@click.option("--windows", type=click.IntRange(1), default=3, show_default=True, help="How many; the median counts.")
+@click.option(
+    "--rest",
+    "rest_seconds",
+    type=click.FloatRange(0),
+    default=60,
+    show_default=True,
+    help="Seconds to come to rest before the first window.",
+)
+@own_only
+def idle(**given: Any) -> None:
+    """What a cluster costs while nothing is to be done: processor time of all its processes, and memory."""
+    from hourhand.bench.idle import Idle, measure_idle
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_idle(target, Idle(**given), progress))
+
+
+@bench.command()
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=30, show_default=True, help="How long.")
+@_rate(5000, "Jobs due per second, submitted meanwhile.")
+@click.option(
+    "--compare",
+    "compare_minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5,
+    show_default=True,
+    help="Minutes at the beginning and the end to compare.",
+)
+@click.option(
+    "--readers", type=click.FloatRange(0), default=0, show_default=True, help="Lists and searches per second."
+)
+@shared_options
+def soak(**given: Any) -> None:
+    """A steady load for long: are the last minutes as good as the first?"""
+    from hourhand.bench.soak import Soak, measure_soak
+
+    shared = take_shared(given)
+    run_on_target(shared, lambda target, progress: measure_soak(target, Soak(**given), progress))
+
+
+@bench.command()
+@click.option(
+    "--hours", default="0-24", show_default=True, metavar="FROM-TO", help="The part of the day to live through."
+)
+@click.option("--faster", type=click.FloatRange(1), default=60, show_default=True, help="How many times faster.")
+@shared_options
+def day(**given: Any) -> None:
+    """A day of 10,000 users, sixty times faster: 50,000 submissions, their updates, status checks, history and logs."""
+    from hourhand.bench.day import Day, hours_of, measure_day
+
+    shared = take_shared(given)
+    asked = Day(*hours_of(given["hours"]), given["faster"])
+    run_on_target(shared, lambda target, progress: measure_day(target, asked, progress))

@@ -24,6 +24,10 @@ LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
 
 
+LOOKS_MAX: Final = 20
+"""In a row, before others of this process get a turn for certain."""
+
+
 class Lanes(Protocol):
     async def lanes(self) -> Mapping[int, Lane]: ...
 
@@ -82,6 +86,16 @@ class Receiver:
 
     async def run_once(self) -> float | None:
         """Claims what is due and there is room for; says how long it may sleep."""
+        rest: float | None = 0.0
+        for _ in range(LOOKS_MAX):
+            # Straight to the next look, which is on its way before anything that was claimed takes its first step:
+            # the database works while they run.
+            rest = await self._look_and_claim()
+            if rest != 0.0:
+                break
+        return rest
+
+    async def _look_and_claim(self) -> float | None:
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
         heads = await self._look()

@@ -6,6 +6,7 @@ import time
 
 from hourhand.job_kinds.handlers import Context, job
 
+_LOG_LINE_CHARS = 80
 _witness: int | None = None
 
 
@@ -47,6 +48,31 @@ async def noop(ctx: Context) -> None:
     if witness >= 0:
         # One write each, past every buffer of ours: when the handler returns, the line survives our death.
         os.write(witness, b"%s %d %d\n" % (str(ctx.run_id).encode(), ctx.attempt, time.time_ns() // 1000))
+
+
+@job("bench.wait")
+async def wait(ctx: Context, seconds: float = 1.0) -> None:
+    """Waits. Leaves a witness when it begins, and one with the word `end` when it ends."""
+    _testify(ctx)
+    await asyncio.sleep(seconds)
+    _testify(ctx, b" end")
+
+
+@job("bench.day")
+async def day(ctx: Context, seconds: float = 0.0, log_bytes: int = 0, fails: bool = False, filler: str = "") -> None:
+    """What a job of an ordinary day does: it takes its time, writes a log, and now and then it fails."""
+    _testify(ctx)
+    await asyncio.sleep(seconds)
+    for number in range(log_bytes // _LOG_LINE_CHARS):
+        ctx.log(f"{number:>6} ".ljust(_LOG_LINE_CHARS, "."))
+    if fails:
+        raise RuntimeError("this job was told to fail")
+
+
+def _testify(ctx: Context, more: bytes = b"") -> None:
+    witness = _witness if _witness is not None else _open_witness()
+    if witness >= 0:
+        os.write(witness, b"%s %d %d%s\n" % (str(ctx.run_id).encode(), ctx.attempt, time.time_ns() // 1000, more))
 
 
 def _open_witness() -> int:

@@ -15,64 +15,59 @@ from hourhand.model.states import Cause
 from hourhand.ports.stores import NewJob
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import LaneKey, lane_key
+from hourhand.store.packed_rows import CURSOR_COLUMNS, JOB_COLUMNS, RUN_COLUMNS, Packed, pack_cursor, pack_job, pack_run
 
 _JOB_COLUMNS: Final = [
-    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "priority", "max_retries", "owner",
-    "status", "version", "created_at", "created_by", "updated_at",
+    "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
+    "retry", "catchup", "timeout_seconds", "labels", "description", "owner", "status", "version", "created_at",
+    "created_by", "updated_at", "policy", "unique_key",
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
     "run_id", "job_id", "scheduled_for", "ready_at", "namespace_id", "lane_id", "version", "state", "priority", "cause",
+    "gate_ids", "expires_at",
 ]  # fmt: skip
 _CURSOR_COLUMNS: Final = [
-    "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring",
+    "job_id", "next_fire", "namespace_id", "lane_id", "version", "shard", "priority", "recurring", "gate_ids",
+    "expires_after", "exclusive",
 ]  # fmt: skip
-# What only some jobs have; the others' rows are copied without it.
-_JOB_COLUMNS_MORE: Final = [
-    *_JOB_COLUMNS, "timing", "retry", "catchup", "timeout_seconds", "labels", "description", "policy", "unique_key",
-]  # fmt: skip
-_RUN_COLUMNS_MORE: Final = [*_RUN_COLUMNS, "gate_ids", "expires_at"]
-_CURSOR_COLUMNS_MORE: Final = [*_CURSOR_COLUMNS, "gate_ids", "expires_after", "exclusive"]
 
 Numbers = tuple[Mapping[LaneKey, int], Mapping[UUID, list[int] | None]]
 """Those of lanes, and of the gates of jobs that have any."""
-Tables = Sequence[tuple[str, Sequence[str], Sequence[tuple[Any, ...]]]]
-"""Rows to copy: into which table, which columns."""
+Tables = Sequence[tuple[str, Packed | tuple[Sequence[str], Sequence[tuple[Any, ...]]]]]
+"""Rows to copy: into which table, which columns of it, and their values."""
 
 
 def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
     """The rows of new jobs, by table and columns."""
     lanes, gates = numbers
+    plain_jobs, plain_runs, plain_cursors = Packed(JOB_COLUMNS, []), Packed(RUN_COLUMNS, []), Packed(CURSOR_COLUMNS, [])
     job_rows, run_rows, cursor_rows = [], [], []
-    more_job_rows, more_run_rows, more_cursor_rows = [], [], []
     for new in jobs:
         policy = new.definition.policy
         lane_id = lanes[lane_key(new.namespace_id, new.definition)]
         due_at = new.definition.timing.only_instant
-        if _says_little(new, due_at):
-            job_rows.append(_job_row(new, lane_id, due_at))
-        else:
-            more_job_rows.append((*_job_row(new, lane_id, due_at), *_job_row_more(new)))
+        if due_at is not None and _says_little(new):
+            plain_jobs.rows.append(pack_job(new, lane_id, due_at))
+            plain_runs.rows.extend([pack_run(new, lane_id, due) for due in new.fires])
+            if new.next_due is not None:
+                plain_cursors.rows.append(pack_cursor(new, lane_id, new.next_due))
+            continue
+        job_rows.append(_job_row(new, lane_id, due_at))
         # A run that must not overlap with others of its job is to be found by its job.
         exclusive = due_at is None or (policy is not ORDINARY and _is_exclusive(new.definition))
         cause = int(Cause.SCHEDULE if exclusive else Cause.ONCE)
         runs = [_run_row(new, lane_id, due, cause) for due in new.fires]
-        if policy is ORDINARY:
-            run_rows += runs
-        else:
-            more_run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
+        run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
         if new.next_due is not None:
             cursor = _cursor_row(new, lane_id, due_at is None)
-            if policy is ORDINARY and due_at is not None:
-                cursor_rows.append(cursor)
-            else:
-                more_cursor_rows.append((*cursor, gates.get(new.job_id), *cursor_promises(new.definition)))
+            cursor_rows.append((*cursor, gates.get(new.job_id), *cursor_promises(new.definition)))
     return [
-        ("jobs", _JOB_COLUMNS, job_rows),
-        ("jobs", _JOB_COLUMNS_MORE, more_job_rows),
-        ("live_runs", _RUN_COLUMNS, run_rows),
-        ("live_runs", _RUN_COLUMNS_MORE, more_run_rows),
-        ("timetable", _CURSOR_COLUMNS, cursor_rows),
-        ("timetable", _CURSOR_COLUMNS_MORE, more_cursor_rows),
+        ("jobs", plain_jobs),
+        ("jobs", (_JOB_COLUMNS, job_rows)),
+        ("live_runs", plain_runs),
+        ("live_runs", (_RUN_COLUMNS, run_rows)),
+        ("timetable", plain_cursors),
+        ("timetable", (_CURSOR_COLUMNS, cursor_rows)),
     ]
 
 
@@ -86,23 +81,30 @@ def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, .
         definition.kind,
         to_json(definition.payload),
         due_at,
+        timing_column(definition.timing),
         definition.priority,
         definition.retry.max_retries,
+        to_json_or_null(retry_to_json(definition.retry)),
+        catchup_to_json(definition.catchup),
+        definition.timeout_seconds,
+        to_json_or_null(definition.labels),
+        definition.description or None,
         definition.owner,
         0,
         1,
         new.created_at,
         new.created_by,
         new.created_at,
+        policy_to_json(definition.policy),
+        None if new.unique is None else new.unique.key,
     )
 
 
-def _says_little(new: NewJob, due_at: datetime | None) -> bool:
-    """Whether the columns that nearly every job has say all there is to say of it."""
+def _says_little(new: NewJob) -> bool:
+    """Whether the columns that every job has say all there is to say of one that runs once."""
     definition = new.definition
     return (
-        due_at is not None
-        and not definition.timing.says_more
+        not definition.timing.says_more
         and definition.retry is DEFAULT_RETRY
         and definition.catchup is CATCHUP_DEFAULT
         and definition.timeout_seconds is None
@@ -110,20 +112,6 @@ def _says_little(new: NewJob, due_at: datetime | None) -> bool:
         and not definition.description
         and definition.policy is ORDINARY
         and new.unique is None
-    )
-
-
-def _job_row_more(new: NewJob) -> tuple[Any, ...]:
-    definition = new.definition
-    return (
-        timing_column(definition.timing),
-        to_json_or_null(retry_to_json(definition.retry)),
-        catchup_to_json(definition.catchup),
-        definition.timeout_seconds,
-        to_json_or_null(definition.labels),
-        definition.description or None,
-        policy_to_json(definition.policy),
-        None if new.unique is None else new.unique.key,
     )
 
 

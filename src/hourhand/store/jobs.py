@@ -32,6 +32,7 @@ from hourhand.store.job_rows import (
 )
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import Names, lane_key
+from hourhand.store.packed_rows import Packed
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
@@ -68,9 +69,15 @@ class Jobs:
         await self._gates.numbers([gate for gates in _gates_of(jobs).values() for gate in gates], db)
 
     async def copy(self, db: Connection, tables: Tables) -> None:
-        for table, columns, rows in tables:
-            if rows:
-                await db.copy_records_to_table(table, schema_name=self._database.schema, columns=columns, records=rows)
+        schema = self._database.schema
+        for table, data in tables:
+            columns, rows = data
+            if rows and isinstance(data, Packed):
+                await db.copy_to_table(
+                    table, source=data.source(), schema_name=schema, columns=columns, format="binary"
+                )
+            elif rows:
+                await db.copy_records_to_table(table, schema_name=schema, columns=columns, records=rows)
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
         row = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)

@@ -8,6 +8,10 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 _decode = msgspec.json.Decoder().decode
 
 
+def to_json_bytes(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
 def to_json(value: Any) -> str:
     return _encoder.encode(value).decode()
 

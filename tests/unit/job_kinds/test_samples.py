@@ -49,3 +49,22 @@ async def test_noop_without_a_witness_does_nothing(kind, make_task, monkeypatch)
     monkeypatch.delenv("HOURHAND_BENCH_WITNESS", raising=False)
     monkeypatch.setattr(samples, "_witness", None)
     assert await kind.run(make_task({}, job_name="bench.noop").task) == Succeeded(None)
+
+
+async def test_wait_leaves_a_witness_at_both_ends(kind, make_task, monkeypatch, tmp_path):
+    witness = tmp_path / "witness"
+    monkeypatch.setenv("HOURHAND_BENCH_WITNESS", str(witness))
+    monkeypatch.setattr(samples, "_witness", None)
+    task, _ = make_task({"handler": "bench.wait", "seconds": 0.0})
+    assert await kind.run(task) == Succeeded(None)
+    begun, ended = [line.split() for line in witness.read_text().splitlines()]
+    assert begun[0] == ended[0] == str(task.run_id)
+    assert (len(begun), ended[3]) == (3, "end")
+
+
+async def test_an_ordinary_day_s_job_logs_as_much_as_asked_and_fails_when_told(kind, make_task, monkeypatch):
+    monkeypatch.delenv("HOURHAND_BENCH_WITNESS", raising=False)
+    monkeypatch.setattr(samples, "_witness", None)
+    logged = make_task({"handler": "bench.day", "log_bytes": 5120, "fails": True, "filler": "x"})
+    assert (await kind.run(logged.task)).error.startswith("RuntimeError: this job was told to fail")
+    assert sum(len(line) for line in logged.of("log")) == 5120

@@ -1,0 +1,55 @@
+"""Many jobs due at one instant, submitted long before it."""
+
+import time
+from dataclasses import dataclass
+
+from hourhand.bench.course import Course
+from hourhand.bench.draining import drain
+from hourhand.bench.figures import per_second
+from hourhand.bench.report import Facts, Measured, Progress
+from hourhand.bench.submitting import (
+    MICROS,
+    batches_at,
+    first_due,
+    refuse_late,
+    sleep_until,
+    submit_batches,
+    try_submission,
+)
+from hourhand.bench.target import Target
+from hourhand.bench.telling import curves_of, read_ours, told
+
+_LOOK_SECONDS = 1.5
+"""How long before the instant the course begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    jobs: int = 5000
+
+
+async def measure_burst(target: Target, asked: Burst, progress: Progress) -> Measured:
+    async with target.wire() as wire:
+        progress.note("finding out how fast jobs can be submitted")
+        rate = await try_submission(target, wire, asked.jobs)
+        due = first_due(asked.jobs, rate) // MICROS * MICROS + MICROS
+        progress.note(f"submitting {asked.jobs:,} jobs for one instant, {due / MICROS - time.time():.1f} s from now")
+        submitted = await submit_batches(wire, batches_at([due] * asked.jobs), progress, asked.jobs)
+        refuse_late(due, f"{asked.jobs:,} jobs")
+    await sleep_until(due - int(_LOOK_SECONDS * MICROS))
+    async with Course(target, progress) as course:
+        await sleep_until(due)
+        await drain(target, course.lines, asked.jobs, submitted.acknowledged.latest())
+        seconds = time.time() - due / MICROS
+    witnessed = read_ours(target, course, submitted.acknowledged)
+    facts: Facts = {
+        "bench": "burst",
+        "mode": "burst",
+        "jobs": asked.jobs,
+        "seconds": seconds,
+        "jobs_per_second": per_second(asked.jobs, seconds),
+        "submit_per_second": submitted.per_second,
+        "all_started_seconds": (max(witnessed.starts, default=due) - due) / MICROS,
+    }
+    facts |= told(course, submitted.acknowledged, witnessed)
+    return Measured(facts, curves_of(course, witnessed))

@@ -1,0 +1,222 @@
+"""Many runs in flight on one executor at once: handlers that wait, calls of a slow server, or processes.
+
+How many there are is counted by those who would know: handlers leave a witness when they begin and when they end, the
+slow server counts the calls it holds, and processes are counted in the kernel's list. Memory is that of the executor.
+"""
+
+import asyncio
+import contextlib
+import resource
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from hourhand.bench.bodies import batch_of_one_kind
+from hourhand.bench.cluster import SCHEMA, Cluster
+from hourhand.bench.course import Course
+from hourhand.bench.figures import most_at_once, per_second
+from hourhand.bench.meter import family
+from hourhand.bench.report import Facts, Measured, Progress
+from hourhand.bench.submitting import BATCH, submit_batches
+from hourhand.bench.target import Target
+from hourhand.bench.telling import beside
+from hourhand.bench.witness import read_witness
+from hourhand.model.errors import WorldError
+from hourhand.model.states import RunState
+
+_FILES_SPARE: Final = 500
+_END_SECONDS_MAX: Final = 300.0
+_BACKLOG: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    jobs: int = 1000
+    kind: Literal["async", "http", "process"] = "async"
+    hold_seconds: float | None = None
+
+    @property
+    def hold(self) -> float:
+        """Long enough for all to have begun before the first ends: processes take some milliseconds each to start."""
+        if self.hold_seconds is not None:
+            return self.hold_seconds
+        return 5 + self.jobs / (20 if self.kind == "process" else 500)
+
+
+def settings_for(asked: Flight) -> dict[str, str]:
+    """The executor has room for all of them."""
+    if asked.kind == "process":
+        return {"executor.slots_process": str(asked.jobs), "executor.slots_inline": "0"}
+    return {"executor.slots_inline": str(asked.jobs)}
+
+
+def allow_files(asked: Flight) -> None:
+    """Raises the limit of open files, for this process and those that it starts: each run may need a few."""
+    needed = asked.jobs * (4 if asked.kind == "process" else 1) + _FILES_SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise WorldError(f"{needed} files must be open at once, and this machine allows {hard}: raise `ulimit -Hn`")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def measure_flight(target: Target, asked: Flight, progress: Progress) -> Measured:
+    assert target.cluster is not None, "one executor and its processes are looked at"
+    progress.note(f"{asked.jobs:,} runs ({asked.kind}) of {asked.hold:g} s each")
+    async with slow_server(asked.hold) as server, Course(target, progress) as course, target.wire() as wire:
+        look = _Look(course, target.cluster, asked.kind)
+        looking = asyncio.create_task(look.keep_looking())
+        job = msgspec.json.encode(_job(asked, server))
+        sizes = [min(BATCH, asked.jobs - begin) for begin in range(0, asked.jobs, BATCH)]
+        began = time.monotonic()
+        await submit_batches(wire, [(batch_of_one_kind(job, size), size) for size in sizes], progress, asked.jobs)
+        states = await _ended(target.cluster, asked)
+        seconds = time.monotonic() - began
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+    witnessed = read_witness(target.witness, course.lines.offset)
+    by_witness = {"async": most_at_once(witnessed.starts, witnessed.ends), "http": server.most}
+    facts: Facts = {
+        "bench": "flight",
+        "mode": asked.kind,
+        "jobs": asked.jobs,
+        "seconds": seconds,
+        "jobs_per_second": per_second(asked.jobs, seconds),
+        "hold_seconds": asked.hold,
+        "in_flight_max": by_witness.get(asked.kind, look.processes_max),
+        "running_max": look.running_max,
+        "executor_mb": round(look.memory_max, 1),
+        "ended": dict(sorted(states.items())),
+        "lost": asked.jobs - sum(states.values()),
+        **beside(course, asked.jobs),
+    }
+    return Measured(facts, course.lines_over_time())
+
+
+def _job(asked: Flight, server: "SlowServer") -> dict[str, Any]:
+    job: dict[str, Any] = {"name": "bench", "max_retries": 0}
+    match asked.kind:
+        case "async":
+            return {**job, "payload": {"handler": "bench.wait", "seconds": asked.hold}}
+        case "http":
+            return {**job, "kind": "http", "payload": {"url": f"http://127.0.0.1:{server.port}/"}}
+        case "process":
+            return {**job, "kind": "command", "payload": {"argv": ["sleep", f"{asked.hold:g}"]}}
+
+
+async def _ended(cluster: Cluster, asked: Flight) -> dict[str, int]:
+    """Waits until nothing is live any more; how many runs ended in which way."""
+    database = await cluster.connect()
+    deadline = time.monotonic() + asked.hold + _END_SECONDS_MAX
+    try:
+        while await database.fetchval(f"SELECT EXISTS (SELECT FROM {SCHEMA}.live_runs)"):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.2)
+        rows = await database.fetch(f"SELECT state, count(*) AS runs FROM {SCHEMA}.runs GROUP BY 1")
+        return {RunState(row["state"]).word: row["runs"] for row in rows}
+    finally:
+        await database.close()
+
+
+class _Look:
+    """Looks once a second at what is in flight, and at the executor's memory."""
+
+    def __init__(self, course: Course, cluster: Cluster, kind: str) -> None:
+        nodes = course.status["nodes"]
+        self._executors = [node["facts"]["pid"] for node in nodes if node["role"] == "executor"]
+        self._cluster = cluster
+        self._kind = kind
+        self.processes_max = 0
+        self.running_max = 0
+        self.memory_max = 0.0
+
+    async def keep_looking(self) -> None:
+        database = await self._cluster.connect()
+        try:
+            while True:
+                running = await database.fetchval(f"SELECT count(*) FROM {SCHEMA}.live_runs WHERE state = 3")
+                self.running_max = max(self.running_max, running)
+                self.memory_max = max(self.memory_max, sum(map(resident_mb, self._executors)))
+                if self._kind == "process":
+                    sleeping = sum(_name_of(pid) == "sleep" for root in self._executors for pid in family(root))
+                    self.processes_max = max(self.processes_max, sleeping)
+                await asyncio.sleep(1.0)
+        finally:
+            await database.close()
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of one process, without what it started."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmRSS:"))
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+# --- a slow server ----------------------------------------------------------------------------------------
+
+
+class SlowServer:
+    """Holds each call for a while before it answers, and knows how many it has held at once."""
+
+    def __init__(self, hold: float) -> None:
+        self._hold = hold
+        self._held = 0
+        self.most = 0
+        self.port = 0
+
+    def handler(self) -> "_Call":
+        return _Call(self)
+
+    def begin(self, call: "_Call") -> None:
+        self._held += 1
+        self.most = max(self.most, self._held)
+        asyncio.get_running_loop().call_later(self._hold, self._end, call)
+
+    def _end(self, call: "_Call") -> None:
+        self._held -= 1
+        call.answer()
+
+
+class _Call(asyncio.Protocol):
+    def __init__(self, server: SlowServer) -> None:
+        self._server = server
+        self._transport: Any = None
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            self._head = b""
+            self._server.begin(self)
+
+    def answer(self) -> None:
+        self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        self._transport.close()
+
+
+@contextlib.asynccontextmanager
+async def slow_server(hold: float) -> AsyncIterator[SlowServer]:
+    counts = SlowServer(hold)
+    server = await asyncio.get_running_loop().create_server(counts.handler, "127.0.0.1", 0, backlog=_BACKLOG)
+    counts.port = server.sockets[0].getsockname()[1]
+    try:
+        yield counts
+    finally:
+        server.close()

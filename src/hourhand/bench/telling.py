@@ -1,0 +1,57 @@
+"""What every measurement of no-op jobs has to tell: punctuality, completeness, what it took, and the curves of it."""
+
+from collections.abc import Mapping
+
+from hourhand.bench.bodies import Acknowledged
+from hourhand.bench.course import Course
+from hourhand.bench.figures import by_interval, counts_by_interval, percentiles
+from hourhand.bench.report import Facts, Line
+from hourhand.bench.target import Target
+from hourhand.bench.witness import Witnessed, compare, read_witness
+
+_SECOND = 1_000_000
+
+
+def read_ours(target: Target, course: Course, acknowledged: Acknowledged) -> Witnessed:
+    """What happened since the course began, to the jobs that were acknowledged: others may use the cluster too."""
+    witnessed = read_witness(target.witness, course.lines.offset)
+    return witnessed if target.own else witnessed.only(acknowledged.lows())
+
+
+def told(course: Course, acknowledged: Acknowledged, witnessed: Witnessed, *, stages: bool = False) -> Facts:
+    """Of jobs that run once."""
+    lows = acknowledged.lows()
+    completeness = compare(lows, witnessed.lows)
+    return {**told_of_runs(witnessed, completeness), **beside(course, len(lows), stages=stages)}
+
+
+def told_of_runs(witnessed: Witnessed, completeness: Mapping[str, int]) -> Facts:
+    return {"lateness_ms": witnessed.lateness(), **completeness, "early": witnessed.early()}
+
+
+def beside(course: Course, jobs: int, *, stages: bool = False) -> Facts:
+    """What a measurement took: processor, memory, room; and the settings under which it was made."""
+    found: Facts = {
+        "cpu": course.cpu(),
+        "machine": course.machine(),
+        "memory_mb": course.memory_mb(),
+        "tables": course.tables(),
+    }
+    if stages:
+        found["stages_us"] = course.stages(jobs)
+    return {**found, "settings": course.settings()}
+
+
+def curves_of(course: Course, witnessed: Witnessed) -> dict[str, Line]:
+    """Lateness and starts by second from the witness, the rest from the course."""
+    begin = int(course.samples[0].at * _SECOND)
+    late = by_interval(witnessed.dues, witnessed.lateness_ms(), begin, _SECOND)
+    each = {number: percentiles(late[number]) for number in sorted(late)}
+    found = {
+        f"lateness, ms/{name}": Line([float(n) for n in each], [found[name] for found in each.values()])
+        for name in ("p50", "p99")
+    }
+    starts = counts_by_interval(witnessed.starts, begin, _SECOND)
+    moments = sorted(starts)
+    found["throughput/started per second"] = Line([float(n) for n in moments], [float(starts[n]) for n in moments])
+    return {**found, **course.lines_over_time()}
