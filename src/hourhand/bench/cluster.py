@@ -132,7 +132,7 @@ class TemporaryRoles:
             assert self._server is not None
             await self._server.stop()
 
-    async def start(self, role: str, settings: Mapping[str, str] | None = None) -> None:
+    async def start(self, role: str, settings: Mapping[str, str] | None = None) -> asyncio.subprocess.Process:
         """Starts one more node; `settings` are for it alone. Returns at once, but for an API: once that answers."""
         environment = self._environment | variables_of(settings or {})
         output = self._folder / f"output-{len(self._processes)}"
@@ -141,6 +141,7 @@ class TemporaryRoles:
         self._processes.append(process)
         if role == "api":
             await _ready(f"{self.url}/api/v1/whoami", self.token, process, output)
+        return process
 
 
 async def _start(words: list[str], environment: Mapping[str, str], output: IO[bytes]) -> asyncio.subprocess.Process:

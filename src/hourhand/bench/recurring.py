@@ -16,7 +16,7 @@ from hourhand.bench.bodies import NOOP, instant_text
 from hourhand.bench.course import Course
 from hourhand.bench.draining import drain
 from hourhand.bench.figures import per_second
-from hourhand.bench.occurrences import Expression, expected_keys, expressions, jobs_for, key_of
+from hourhand.bench.occurrences import Expression, due_times, expected_keys, expressions, jobs_for, key_of
 from hourhand.bench.report import Facts, Measured, Progress
 from hourhand.bench.submitting import MICROS, Batch, Submitted, now_micros, refuse_late, sleep_until, submit_batches
 from hourhand.bench.target import Target
@@ -45,10 +45,14 @@ async def measure_recurring(target: Target, asked: Recurring, progress: Progress
     lead = asked.lead_seconds if asked.lead_seconds is not None else jobs / SUBMIT_RATE_LOW + 5
     begin = int(time.time() + lead) + 1
     end = begin + int(asked.seconds)
-    found = expressions(jobs, often, begin, asked.seconds)
-    progress.note(f"submitting {jobs:,} recurring jobs, each due {often} times a minute, from {lead:.0f} s from now on")
+    # In less than a minute some would not fall due at all, and the server refuses what never does.
+    every = expressions(jobs, often, begin, asked.seconds)
+    found = [each for each in every if next(due_times(each, begin, end), None) is not None]
+    progress.note(
+        f"submitting {len(found):,} recurring jobs, each due {often} times a minute, from {lead:.0f} s from now on"
+    )
     submitted = await submit_recurring(target, found, begin, end, progress)
-    refuse_late(begin * MICROS, f"{jobs:,} recurring jobs")
+    refuse_late(begin * MICROS, f"{len(found):,} recurring jobs")
     await sleep_until(begin * MICROS - int(_LOOK_SECONDS * MICROS))
     expected = list(expected_keys(found, begin, end))
     async with Course(target, progress) as course:
@@ -63,7 +67,7 @@ async def measure_recurring(target: Target, asked: Recurring, progress: Progress
         "rate": per_second(len(expected), end - begin),
         "expressions": len({(each.text, each.zone) for each in found}),
         "zones": len({each.zone for each in found}),
-        "recurring_jobs": jobs,
+        "recurring_jobs": len(found),
         "jobs": len(expected),
         "seconds": seconds,
         "jobs_per_second": per_second(len(expected), seconds),

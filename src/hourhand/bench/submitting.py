@@ -50,20 +50,27 @@ def now_micros() -> int:
 
 
 async def submit_batches(wire: Wire, batches: Iterable[Batch], progress: Progress, total: int) -> Submitted:
-    """Sends all, a few at once; the next only when one of these is answered."""
-    acknowledged, left, began = Acknowledged(), iter(batches), time.monotonic()
+    """Sends all, a few at once; the next only when one of these is answered. The ids are in the order of the jobs,
+    whichever batch was answered first."""
+    answers: list[tuple[int, bytes, int]] = []
+    left, began, sent = iter(enumerate(batches)), time.monotonic(), 0
 
     async def work() -> None:
-        for body, count in left:  # shared by all workers: each takes the next
+        nonlocal sent
+        for number, (body, count) in left:  # shared by all workers: each takes the next
             answered = await wire.post("/api/v1/jobs/batch", body)
-            acknowledged.add_batch(expect(answered, 202, "a batch"), count)
-            progress.update(f"submitted {acknowledged.count:,} of {total:,}")
+            answers.append((number, expect(answered, 202, "a batch"), count))
+            sent += count
+            progress.update(f"submitted {sent:,} of {total:,}")
 
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
             group.create_task(work())
     progress.end()
-    return Submitted(acknowledged, time.monotonic() - began)
+    seconds, acknowledged = time.monotonic() - began, Acknowledged()
+    for _, answer, count in sorted(answers):
+        acknowledged.add_batch(answer, count)
+    return Submitted(acknowledged, seconds)
 
 
 def batches_at(dues: Sequence[int], size: int = BATCH) -> Iterator[Batch]:

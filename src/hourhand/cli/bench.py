@@ -106,7 +106,7 @@ def steady(**given: Any) -> None:
 
 @bench.command()
 @_rate(1000, "Cron occurrences per second.")
-@_seconds(60, "How long occurrences fall due.")
+@_seconds(60, "How long occurrences fall due; with --planner-only how long they pile up, at most 50.")
 @click.option(
     "--jobs",
     type=click.IntRange(1),
@@ -141,7 +141,7 @@ def recurring(planner_only: bool, **given: Any) -> None:
 
     if shared["server"]:
         raise click.UsageError("--planner-only needs a cluster of its own, without --server")
-    asked = PlannerOnly(given["jobs"], given["stages"], settings_of(shared))
+    asked = PlannerOnly(given["jobs"], given["seconds"], given["stages"], settings_of(shared))
     run_alone(shared, lambda progress: measure_planner(asked, progress))
 
 

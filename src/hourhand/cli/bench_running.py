@@ -1,6 +1,7 @@
 """What all commands of `hourhand bench` share: their options, and the way from these to a printed result."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -87,14 +88,22 @@ def run_alone(shared: Mapping[str, Any], measure: Callable[["Progress"], Awaitab
 
     from hourhand.bench.plots import draw, require_plots
     from hourhand.bench.report import Progress, as_json, as_table
+    from hourhand.telemetry import set_up_logging
 
+    set_up_logging("bench", False, "warning")  # what is wrong goes to stderr, and stdout is for the result alone
     plot = Path(shared["plot"]) if shared["plot"] else None
     if plot is not None:
         require_plots(plot)
 
     async def main() -> "Measured":
+        task = asyncio.current_task()
+        assert task is not None
+        # Ended from outside it must still end what it has started: a temporary cluster would go on for ever.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         try:
             return await measure(Progress())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
         except BaseExceptionGroup as several:
             raise _telling(several) from several
 

@@ -16,7 +16,7 @@ from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.wishes import Sharing, by_urgency, in_turn
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
-from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish
+from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.looks import ThoroughLook
 
@@ -24,8 +24,10 @@ LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
 
 
-LOOKS_MAX: Final = 20
-"""In a row, before others of this process get a turn for certain."""
+FOLLOWING_MAX: Final = 3
+"""Claims in a row after one look: what has become more urgent meanwhile waits so long."""
+LOOK_BACK: Final = timedelta(seconds=1)
+"""How far a look that is not thorough goes back at least: what is stored may be a little older than now."""
 
 
 class Lanes(Protocol):
@@ -57,7 +59,7 @@ class Receiver:
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self.lanes: dict[int, Lane] = {}
-        self._thorough = ThoroughLook()
+        self.thorough = ThoroughLook()
         self._heads: dict[tuple[int, int], Head] = {}
         """What was seen last of each lane and priority, since the last thorough look."""
         self.claims_begun = self.claims_ended = 0
@@ -86,16 +88,6 @@ class Receiver:
 
     async def run_once(self) -> float | None:
         """Claims what is due and there is room for; says how long it may sleep."""
-        rest: float | None = 0.0
-        for _ in range(LOOKS_MAX):
-            # Straight to the next look, which is on its way before anything that was claimed takes its first step:
-            # the database works while they run.
-            rest = await self._look_and_claim()
-            if rest != 0.0:
-                break
-        return rest
-
-    async def _look_and_claim(self) -> float | None:
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
         heads = await self._look()
@@ -111,14 +103,21 @@ class Receiver:
 
     async def _look(self) -> list[Head]:
         """What stands at the front of each lane, of those that this executor serves."""
-        if self._heads and not self._thorough.is_due():
-            heads = await self._live_runs.peek_known([*self._heads.values()])
+        if self._heads and not self.thorough.is_due():
+            heads = await self._live_runs.peek_known([self._known(head) for head in self._heads.values()])
         else:
             self._heads = {}
             heads = await self._live_runs.peek_ready([*self.lanes])
-            self._thorough.ended()
+            self.thorough.ended()
         self._heads |= {(head.lane_id, head.priority): head for head in heads}
         return [head for head in heads if head.lane_id in self.lanes]
+
+    def _known(self, head: Head) -> Head:
+        """From where on to look for what follows a head. What becomes ready from now on may be earlier than one that is
+        not due yet; what a gate has held back and lets go may be of any age."""
+        careful = head.lane_id not in self.lanes or self.lanes[head.lane_id].careful
+        since = EPOCH if careful else min(head.ready_at, self._clock.now() - LOOK_BACK)
+        return Head(head.lane_id, head.priority, since)
 
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:
@@ -135,44 +134,93 @@ class Receiver:
         wishes = sharing.wishes(heads, self.lanes, limit, self._clock.now())
         got: Counter[int] = Counter()
         put_aside = 0
+        alone = len({wish.share for wish in wishes}) == 1
         for part in in_turn(wishes, self.lanes):
             open_wishes = [Wish(wish.head, wish.share, wish.limit - got[wish.share]) for wish in part]
-            claimed = await self._ask(slot_class, [wish for wish in open_wishes if wish.limit > 0])
+            claimed = await self._ask(slot_class, [wish for wish in open_wishes if wish.limit > 0], alone)
             got.update(claimed.shares)
             put_aside += claimed.put_aside
         sharing.settle(got)
         # What one share left over another may still want.
-        shared = len({wish.share for wish in wishes}) > 1 and got.total() > 0
+        shared = not alone and got.total() > 0
         if shared or got.total() == limit or put_aside > 0:
             return 0.0
         # Behind the head that was taken stands another, whose time nobody knows before the next look.
         return LOOK_AGAIN_SECONDS if got.total() else self._settings.poll_seconds
 
-    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed:
-        """Claims and starts what it can get, all of plain lanes or all of lanes with gates."""
-        claimed, node_id = Claimed([]), self._executor_id()
+    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish], alone: bool) -> Claimed:
+        """Claims and starts what it can get, all of plain lanes or all of lanes with gates. `alone`: nobody else has a
+        share in the room that there is."""
+        shares: Counter[int] = Counter()
+        put_aside = 0
+        claimed = await self._claim_once(slot_class, wishes)
+        for left in reversed(range(FOLLOWING_MAX + 1)):
+            if claimed is None:
+                break
+            shares.update(claimed.shares)
+            put_aside += claimed.put_aside
+            # Asked for before what was claimed takes its first step: the database looks for the next while these run.
+            following = self._following(slot_class, wishes, claimed) if left and alone else None
+            for one in claimed.claims:
+                self._start(one)
+            self._answered()
+            claimed = None if following is None else await self._outcome_of(slot_class, following)
+        return Claimed([], shares, put_aside)
+
+    def _following(
+        self, slot_class: SlotClass, wishes: Sequence[Wish], claimed: Claimed
+    ) -> "asyncio.Task[Claimed | None] | None":
+        """The same claim once more, if this one brought all that was asked for."""
+        if len(claimed.claims) < wishes[0].limit:
+            return None
+        limit = min(self._capacity.free(slot_class), wishes[0].limit)
+        if limit <= 0 or self.lanes[wishes[0].head.lane_id].careful:
+            return None
+        again = [Wish(wish.head, wish.share, limit) for wish in wishes]
+        return asyncio.create_task(self._claim_once(slot_class, again), name="claim")
+
+    async def _outcome_of(self, slot_class: SlotClass, asked: "asyncio.Task[Claimed | None]") -> Claimed | None:
+        try:
+            return await asked
+        except BaseException:
+            # Stopped in the very moment of the answer: nobody will start these, and lost claims are found and returned.
+            if asked.done() and not asked.cancelled() and asked.exception() is None and asked.result() is not None:
+                self._give_back(slot_class, asked.result())
+                self._answered()
+            raise
+
+    async def _claim_once(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed | None:
+        """What it gets has its places and is not started yet; then `_answered` must follow. None: nothing was asked."""
+        node_id = self._executor_id()
         if not wishes or not self.claiming or not node_id:  # orders may have come since the look
-            return claimed
+            return None
         # Reserved before asking, given back for what did not come: two claims under way never overbook.
         places = sum({wish.share: wish.limit for wish in wishes}.values())
         self._capacity.take(slot_class, places)
         self.claims_begun += 1
         self._none_under_way.clear()
+        claimed = None
         try:
             claimed = await self._ask_store(node_id, wishes)
         finally:
-            self.claims_ended += 1
-            if self.claims_ended == self.claims_begun:
-                self._none_under_way.set()
-            for _ in range(places - len(claimed.claims)):
+            for _ in range(places - (0 if claimed is None else len(claimed.claims))):
                 self._capacity.give_back(slot_class)
+            if claimed is None:
+                self._answered()
         if node_id != self._executor_id():  # held for dead meanwhile: others return these runs
-            for _ in claimed.claims:
-                self._capacity.give_back(slot_class)
+            self._give_back(slot_class, claimed)
             return Claimed([])
-        for one in claimed.claims:
-            self._start(one)
         return claimed
+
+    def _answered(self) -> None:
+        """A claim is over, and what it brought is started."""
+        self.claims_ended += 1
+        if self.claims_ended == self.claims_begun:
+            self._none_under_way.set()
+
+    def _give_back(self, slot_class: SlotClass, claimed: Claimed | None) -> None:
+        for _ in claimed.claims if claimed else ():
+            self._capacity.give_back(slot_class)
 
     async def _ask_store(self, node_id: int, wishes: Sequence[Wish]) -> Claimed:
         now = self._clock.now()

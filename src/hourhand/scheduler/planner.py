@@ -46,7 +46,7 @@ class Planner:
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._shards_owned = 0
         self._epoch = 0
-        self._thorough = ThoroughLook()
+        self.thorough = ThoroughLook()
         self._planned_until = EPOCH
 
     def own(self, shards: int, epoch: int) -> None:
@@ -72,10 +72,10 @@ class Planner:
     async def _look(self) -> datetime | None:
         """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
         somebody may have set a cursor back, or taken long to store a job."""
-        if not self._thorough.is_due():
+        if not self.thorough.is_due():
             return await self._timetable.next_cursor(self._planned_until - LOOK_BACK)
         upcoming = await self._timetable.next_cursor()
-        self._thorough.ended()
+        self.thorough.ended()
         return upcoming
 
     async def _plan_batch(self, since: datetime) -> datetime | None:
