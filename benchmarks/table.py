@@ -207,9 +207,9 @@ def soak(extent: Extent) -> list[Figure]:
     found = plotted("soak", "soak", "--minutes", minutes, "--compare", extent.pick(5, 0.25))
     compared = found["compared"]["last_to_first"]
     worst = found["p99_worst_minute_ms"]
-    told = f"p99 {compared.get('p99_ms', 0):.2f} ×, cost {compared.get('cpu_us', 0):.2f} × the first"
+    told = f"p99 {compared.get('p99', 0):.2f} ×, cost {compared.get('cpu', 0):.2f} × the first"
     told += f"; worst minute {worst:.0f} ms; lost {found['lost']}, doubled {found['doubled']}"
-    within = all(compared.get(key, 1.0) <= 1.1 for key in ("p99_ms", "cpu_us"))
+    within = all(compared.get(key, 1.0) <= 1.1 for key in ("p99", "cpu"))
     bar = "last 5 min within 10 % of the first 5; p99 ≤ 100 ms throughout"
     return [Figure(f"soak {minutes} min at 5,000/s", bar, told, within and worst <= 100 and _whole(found))]
 

@@ -157,7 +157,9 @@ class _Users:
                 group.create_task(self._one(plan_of(number)))
 
     async def _one(self, plan: Plan) -> None:
-        ahead = self._chance.uniform(5 if plan.changed else 0.5, max(_HOUR / self._asked.faster, 6))
+        # What is to be changed must still wait then; and a recurring job that came too late would have no due time.
+        least = 5 if plan.changed or plan.recurring else 0.5
+        ahead = self._chance.uniform(least, max(_HOUR / self._asked.faster, 6))
         job, ends_after = self._job(plan, ahead), ahead + RUN_SECONDS / self._asked.faster
         answer = await self._timed("submit", "POST", "/api/v1/jobs", job, 202)
         path = f"/api/v1/jobs/{self.acknowledged.add_one(answer)}"
@@ -198,7 +200,12 @@ class _Users:
         # Once a day; it ends before the second time, so that what must happen can be counted.
         length = _DAY / self._asked.faster
         every = {"every": f"{max(int(length), 2)}s"}
-        return {**job, "schedule": every, "start_at": instant_text(due), "end_at": instant_text(due + MICROS)}
+        return {
+            **job,
+            "schedule": every,
+            "start_at": instant_text(due),
+            "end_at": instant_text(due + int(length / 2 * MICROS)),
+        }
 
 
 async def _drain(target: Target, course: Course, expected: int) -> None:

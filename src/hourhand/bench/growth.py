@@ -128,7 +128,7 @@ class Filler:
             for table, replaced in (("jobs", _JOB), ("runs", _RUN)):
                 await database.execute(await _insertion(database, table, replaced), *values)
             self._made += size
-            self._progress.update(f"stored {self._made:,} jobs and runs, {total:,} at a time")
+            self._progress.update(f"storing {total:,} jobs and runs: {self._made:,} so far")
 
     async def _make_partitions(self) -> None:
         """The past has its partitions, as it would have had them."""

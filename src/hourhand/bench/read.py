@@ -10,7 +10,7 @@ from hourhand.bench.driving import Driven, drive
 from hourhand.bench.readers import Readers
 from hourhand.bench.report import Facts, Measured, Progress
 from hourhand.bench.submit import LATER_SECONDS
-from hourhand.bench.submitting import BATCH, MICROS, Batch, now_micros, submit_batches
+from hourhand.bench.submitting import BATCH, IN_FLIGHT, MICROS, Batch, now_micros, submit_batches
 from hourhand.bench.target import Target
 from hourhand.bench.telling import beside
 from hourhand.bench.wire import Wire
@@ -27,7 +27,7 @@ class Read:
 
 
 async def measure_read(target: Target, asked: Read, progress: Progress) -> Measured:
-    async with target.wire() as wire:
+    async with target.wire(max(asked.connections, IN_FLIGHT)) as wire:
         progress.note(f"submitting {asked.stored:,} jobs to read")
         job_ids = await _store(wire, asked.stored, progress)
         progress.note(f"getting jobs by id on {asked.connections} connections for {asked.seconds:g} s")

@@ -70,8 +70,12 @@ async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measu
 
 
 def ratios(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
-    """The last against the first, for everything that both have. 1.1 means a tenth more."""
-    return {name: round(last[name] / value, 3) for name, value in first.items() if value and name in last}
+    """The last against the first, for everything that both have. 1.1 means a tenth more, of whatever unit."""
+    return {
+        name.rpartition("_")[0] or name: round(last[name] / value, 3)
+        for name, value in first.items()
+        if value and name in last
+    }
 
 
 def _stretch(course: Course, lateness: "array[float]", begin: int, end: int) -> dict[str, float]:

@@ -37,7 +37,7 @@ class Submit:
 
 async def measure_submit(target: Target, asked: Submit, progress: Progress) -> Measured:
     progress.note(f"submitting ({asked.mode}) on {asked.connections_used} connections for {asked.seconds:g} s")
-    async with target.wire() as wire, Course(target, Progress.silent()) as course:
+    async with target.wire(asked.connections_used) as wire, Course(target, Progress.silent()) as course:
         driven, acknowledged = await drive_submissions(wire, asked, progress)
     progress.end()
     facts: Facts = {

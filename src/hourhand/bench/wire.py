@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from hourhand.model.errors import ServerUnreachable, WorldError
 
 ANSWER_SECONDS_MAX: Final = 60.0
+CONNECTIONS_MAX: Final = 256
+"""More at once than a server takes off its hands would be turned away by the kernel, and wait for seconds."""
 
 
 class Answered(NamedTuple):
@@ -105,7 +107,8 @@ def _read_chunks(received: bytearray, status: int, place: int) -> tuple[Answered
 class Wire:
     """Connections to one server, made when they are needed and kept."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, connections_max: int = CONNECTIONS_MAX) -> None:
+        self._places = asyncio.Semaphore(connections_max)
         parts = urlsplit(url)
         assert parts.hostname, f"{url} names no host"
         self._host = parts.hostname
@@ -147,17 +150,18 @@ class Wire:
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for the caller alone; given back whole or not at all."""
-        while self._free and self._free[-1].closed:
-            self._free.pop()
-        connection = self._free.pop() if self._free else await self._connect()
-        try:
-            yield connection
-        except BaseException:  # an answer may still be on its way, and would be taken for the next one's
-            connection.close()
-            raise
-        if not connection.closed:
-            self._free.append(connection)
+        """A connection for the caller alone; given back whole or not at all. Waits while all are in use."""
+        async with self._places:
+            while self._free and self._free[-1].closed:
+                self._free.pop()
+            connection = self._free.pop() if self._free else await self._connect()
+            try:
+                yield connection
+            except BaseException:  # an answer may still be on its way, and would be taken for the next one's
+                connection.close()
+                raise
+            if not connection.closed:
+                self._free.append(connection)
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()

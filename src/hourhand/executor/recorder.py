@@ -201,11 +201,11 @@ class Recorder:
         if fault is not None and len(untaken) == len(batch) and _is_passing(fault):
             self._keep_waiting()
             raise fault
-        left = [ended for ended in batch if _key(ended.claim) in untaken]
+        left = [ended for ended in batch if _key(ended.claim) in untaken] if untaken else []
         self._ended[begin : begin + len(batch)] = left
         # Those that are left count as later ones now: at worst the journal has them twice.
         self._delivered += len(batch) - len(left)
-        _tell_failures([pair for pair in zip(batch, entries, strict=True) if _key(pair[1]) not in untaken])
+        _tell_failures(batch, entries, untaken)
         self._put_aside(begin + len(left), len(left))
         _tell_untaken(untaken)
         if fault is not None and len(left) == len(batch):
@@ -279,17 +279,16 @@ class Recorder:
         return {}
 
     async def _write_ends(self, batch: Sequence[Entry]) -> None:
-        finishes = [entry for entry in batch if isinstance(entry, Finish)]
         requeues = [entry for entry in batch if isinstance(entry, Requeue)]
+        finishes = [entry for entry in batch if isinstance(entry, Finish)] if requeues else batch
         written = await self._live_runs.finish_runs(finishes) if finishes else set()
         if requeues:
             returned = await self._live_runs.requeue_runs(requeues)
             # Not returned: late, or being cancelled. Those of the second sort end as cancelled now.
             rest = [_as_cancelled(requeue) for requeue in requeues if requeue.run_id not in returned]
             written |= returned | (await self._live_runs.finish_runs(rest) if rest else set())
-        refused = [entry for entry in batch if entry.run_id not in written]
-        if refused:
-            await self._note_late(refused)
+        if len(written) < len(batch):
+            await self._note_late([entry for entry in batch if entry.run_id not in written])
 
     async def _note_late(self, refused: Sequence[Entry]) -> None:
         said = [(entry.run_id, entry.fence, entry.state, entry.ended_at) for entry in refused]
@@ -408,9 +407,9 @@ def _tell_untaken(untaken: Mapping[_Key, Exception]) -> None:
         emit(Event.OUTCOMES_UNTAKEN, count=len(untaken), run_ids=run_ids, error=error)
 
 
-def _tell_failures(written: Sequence[tuple[_Ended, Entry]]) -> None:
-    for ended, entry in written:
-        if isinstance(entry, Requeue) and entry.reason != Reason.SNOOZED.value:
+def _tell_failures(batch: Sequence[_Ended], entries: Sequence[Entry], untaken: Mapping[_Key, Exception]) -> None:
+    for ended, entry in zip(batch, entries, strict=True):
+        if isinstance(entry, Requeue) and entry.reason != Reason.SNOOZED.value and _key(entry) not in untaken:
             run_id, attempt = str(entry.run_id), ended.claim.attempt
             emit(Event.ATTEMPT_FAILED, run_id=run_id, attempt=attempt, reason=entry.reason)
 

@@ -180,23 +180,24 @@ class LiveRuns:
 
     async def finish_runs(self, finishes: Sequence[Finish]) -> set[UUID]:
         plain = [finish for finish in finishes if finish.is_plain]
-        left = await self._finish_plain(plain) if plain else ()
-        done = {finish.run_id for finish in plain}.difference(left)
-        rest = [finish for finish in finishes if finish.run_id not in done]
-        return done | await self._finish_any(rest) if rest else done
+        done = await self._finish_plain(plain) if plain else set()
+        if len(done) == len(finishes):
+            return done
+        return done | await self._finish_any([finish for finish in finishes if finish.run_id not in done])
 
-    async def _finish_plain(self, finishes: Sequence[Finish]) -> list[UUID]:
-        """The ids of those that need more than the shortest road."""
+    async def _finish_plain(self, finishes: Sequence[Finish]) -> set[UUID]:
+        """Those that needed no more than the shortest road."""
         finishes = sorted(finishes, key=_run_id)  # see _finish_values
+        run_ids = [finish.run_id for finish in finishes]
         rows = await self._database.fetch(
             self._queries["finish_plain"],
-            run_ids=[finish.run_id for finish in finishes],
+            run_ids=run_ids,
             fences=[finish.fence for finish in finishes],
             started=[finish.started_at for finish in finishes],
             ended=[finish.ended_at for finish in finishes],
             from_states=_MAY_SUCCEED,
         )
-        return [row["run_id"] for row in rows]
+        return set(run_ids).difference(row["run_id"] for row in rows)
 
     async def _finish_any(self, finishes: Sequence[Finish]) -> set[UUID]:
         rows = await self._database.fetch(self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH))

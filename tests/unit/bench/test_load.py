@@ -84,8 +84,8 @@ def test_storage_is_told_for_a_whole_day() -> None:
 
 def test_the_last_minutes_are_compared_with_the_first() -> None:
     assert ratios({"p99_ms": 10.0, "cpu_us": 100.0, "dead": 0.0}, {"p99_ms": 12.0, "cpu_us": 90.0, "dead": 5.0}) == {
-        "p99_ms": 1.2,
-        "cpu_us": 0.9,
+        "p99": 1.2,
+        "cpu": 0.9,
     }
 
 
