@@ -37,7 +37,8 @@ SELECT h.lane_id, h.priority, r.ready_at
 --
 -- An earlier run can also be made while somebody claims a later one and cannot see it yet. So whoever claims the earlier
 -- one takes those that follow out of the ready index, where the other's lock or its own finds them. If it cannot, because
--- one of them is just being claimed, it steps back.
+-- one of them is just being claimed, it steps back. They are looked for by their job: `state < 1` means queued, like
+-- `state = 0`, but cannot lead a plan made for few runs to walk over the whole ready index for each of them.
 WITH heads AS (
     SELECT h.* FROM unnest(@lanes::int[], @priorities::smallint[], @since::timestamptz[], @shares::int[], @limits::int[])
                     WITH ORDINALITY AS h(lane_id, priority, since, share, most, place)
@@ -62,7 +63,7 @@ WITH heads AS (
                    ELSE false END AS overlaps,
                    CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
                        SELECT count(*) FROM hourhand.live_runs e
-                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state = 0
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
                           -- Which others may be claiming: their clocks differ by less.
                           AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
@@ -83,7 +84,7 @@ WITH heads AS (
 ), followers AS MATERIALIZED (
     SELECT f.run_id AS first_id, e.run_id
       FROM followed f
-      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state = 0
+      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
                                AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
                                AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
        FOR UPDATE OF e SKIP LOCKED
@@ -143,7 +144,7 @@ WITH heads AS (
                    ELSE false END AS overlaps,
                    CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
                        SELECT count(*) FROM hourhand.live_runs e
-                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state = 0
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
                           AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
                    ) ELSE 0 END AS followers
@@ -163,7 +164,7 @@ WITH heads AS (
 ), followers AS MATERIALIZED (
     SELECT f.run_id AS first_id, e.run_id
       FROM followed f
-      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state = 0
+      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
                                AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
                                AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
        FOR UPDATE OF e SKIP LOCKED
