@@ -113,6 +113,7 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "executor.slots_inline": (0, _WHOLE_MOST),
     "executor.slots_process": (0, _WHOLE_MOST),
     "executor.claim_ahead_seconds": (0, 1),
+    "executor.claim_ahead_crowded_seconds": (0, 1),
     "executor.stop_seconds": (0, _SECONDS_MOST),
     "kinds.worker_processes_warm": (0, _WHOLE_MOST),
     "kinds.grace_seconds": (0, _SECONDS_MOST),

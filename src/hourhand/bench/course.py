@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Self
 
 from hourhand.bench.cluster import SCHEMA
@@ -25,6 +26,7 @@ from hourhand.database.servers import Connection
 INTERVAL_SECONDS: Final = 1.0
 TABLES_EVERY: Final = 5
 """Sizes of tables are asked for with every fifth look: that takes PostgreSQL milliseconds."""
+SHOWN_CORES_MIN: Final = 0.02
 _BACKENDS: Final = "SELECT pid, backend_type, application_name FROM pg_stat_activity"
 _TABLES: Final = """
 SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid))::bigint AS bytes,
@@ -182,18 +184,21 @@ class Course:
         return stages_of(self.cpu_seconds(), jobs, self._inside)
 
     def lines_over_time(self) -> dict[str, Line]:
-        """Curves of processor time, memory and table sizes."""
+        """Curves of processor time and table sizes; without those that would lie on the ground."""
         found: dict[str, Line] = {}
         begin = self.samples[0].at
-        times = [sample.at - begin for sample in self.samples]
-        for before, now in zip(self.samples, self.samples[1:], strict=False):
+        for before, now in pairwise(self.samples):
+            if now.at - before.at < INTERVAL_SECONDS / 2:  # the last look may come soon after the one before
+                continue
             for role, share in brief(shares(before.cpu, now.cpu, now.at - before.at)).items():
                 line = found.setdefault(f"cpu, cores/{role}", Line([], []))
                 line.seconds.append(now.at - begin)
                 line.values.append(share)
+        found = {name: line for name, line in found.items() if max(line.values) >= SHOWN_CORES_MIN}
+        times = [sample.at - begin for sample in self.samples]
         for name in _TOLD_TABLES:
             sizes = [sample.tables[name].bytes / 1e6 if name in sample.tables else 0.0 for sample in self.samples]
-            if any(sizes):
+            if max(sizes) > min(sizes):
                 found[f"tables, MB/{name}"] = Line(times, sizes)
         return found
 

@@ -33,6 +33,7 @@ RUN_SECONDS: Final = 300.0
 LOG_BYTES: Final = 5 * 1024
 NOTE_METADATA_MB: Final = 50.0
 NOTE_LOGS_MB: Final = 250.0
+_METADATA: Final = ("jobs", "job_versions")
 _HOUR: Final = 3600.0
 _DAY: Final = 24 * _HOUR
 _FILLER: Final = "x" * 650
@@ -119,19 +120,21 @@ async def measure_day(target: Target, asked: Day, progress: Progress) -> Measure
 
 
 def storage(before: Mapping[str, Table], after: Mapping[str, Table], jobs: int) -> dict[str, float]:
-    """Megabytes that a whole day would leave, and the note's own count. Empty where tables cannot be looked at."""
+    """Megabytes that a whole day would leave, beside the note's own count; and the room that tables take which do not
+    grow with the days, as it is. Empty where tables cannot be looked at."""
     if not after or not jobs:
         return {}
     grown = {name: table.bytes - (before[name].bytes if name in before else 0) for name, table in after.items()}
     day = SUBMISSIONS / jobs / 1e6
+    metadata, runs = (sum(grown.pop(name, 0) for name in names) * day for names in (_METADATA, ("runs", "attempts")))
     logs = grown.pop("log_chunks", 0) * day
-    runs = grown.pop("runs", 0) * day
     return {
-        "metadata_mb": round(sum(grown.values()) * day, 1),
+        "metadata_mb": round(metadata, 1),
         "metadata_note_mb": NOTE_METADATA_MB,
         "runs_mb": round(runs, 1),
         "logs_mb": round(logs, 1),
         "logs_note_mb": NOTE_LOGS_MB,
+        "working_mb": round(sum(grown.values()) / 1e6, 1),
     }
 
 

@@ -64,7 +64,9 @@ async def open_target(
         if settings:
             raise WorldError("--set is for the temporary cluster; a running one has its settings already")
         target = Target(server.rstrip("/"), token, witness or Path(), own=False)
-        yield target if witness else replace(target, witness=await _witness_of(target))
+        target = target if witness else replace(target, witness=await _witness_of(target))
+        target.witness.touch()  # its executors make it with their first line
+        yield target
         return
     with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder, _witness_file() as file:
         async with temporary_up(Path(folder), file, settings or {}, progress or Progress.silent()) as found:
@@ -100,5 +102,4 @@ async def _witness_of(target: Target) -> Path:
     path = Path(paths.pop() or "/nowhere") if len(paths) == 1 else None
     if path is None or not path.parent.is_dir():
         raise WorldError("the executors of that server do not append to one file here: name it by --witness")
-    path.touch()
     return path

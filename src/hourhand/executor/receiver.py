@@ -6,6 +6,7 @@ somebody says that there is work, or the poll interval is over: the last is the 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,6 +25,8 @@ LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
 
 
+CROWDED_SECONDS: Final = 10.0
+"""How long a claim that brought all it could is a reason to expect a crowd at the next instant, too."""
 FOLLOWING_MAX: Final = 3
 """Claims in a row after one look: what has become more urgent meanwhile waits so long."""
 LOOK_BACK: Final = timedelta(seconds=1)
@@ -55,7 +58,7 @@ class Receiver:
         self._clock = clock
         self._start = start
         self._settings = settings
-        self._ahead = timedelta(seconds=settings.claim_ahead_seconds)
+        self._crowded_until = 0.0
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self.lanes: dict[int, Lane] = {}
@@ -122,7 +125,13 @@ class Receiver:
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:
             return head.ready_at <= now and self.claiming_carefully
-        return head.ready_at <= now + self._ahead
+        return head.ready_at <= now + self._ahead()
+
+    def _ahead(self) -> timedelta:
+        """How early runs are claimed: earlier where many fall due at one instant, which takes several claims."""
+        settings = self._settings
+        crowded = time.monotonic() < self._crowded_until
+        return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
 
     async def _claim(self, slot_class: SlotClass, heads: Sequence[Head]) -> float:
         """Claims; says how long nothing more is to be expected."""
@@ -141,6 +150,8 @@ class Receiver:
             got.update(claimed.shares)
             put_aside += claimed.put_aside
         sharing.settle(got)
+        if got.total() >= limit == self._settings.claim_max:
+            self._crowded_until = time.monotonic() + CROWDED_SECONDS
         # What one share left over another may still want.
         shared = not alone and got.total() > 0
         if shared or got.total() == limit or put_aside > 0:
@@ -226,14 +237,14 @@ class Receiver:
         now = self._clock.now()
         if self.lanes[wishes[0].head.lane_id].careful:
             return await self._live_runs.claim_carefully(node_id, wishes, now)
-        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead)
+        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead())
 
     def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""
-        waits = [self._settings.poll_seconds]
+        waits, ahead = [self._settings.poll_seconds], self._ahead()
         for head in heads:
-            if head.ready_at > now + self._ahead and not self.lanes[head.lane_id].careful:
-                waits.append(max(self._clock.seconds_until(head.ready_at) - self._ahead.total_seconds(), 0.0))
+            if head.ready_at > now + ahead and not self.lanes[head.lane_id].careful:
+                waits.append(max(self._clock.seconds_until(head.ready_at) - ahead.total_seconds(), 0.0))
             elif head.ready_at > now:  # careful, or held back by an earlier run until it is due
                 waits.append(max(self._clock.seconds_until(head.ready_at), 0.001))
         return min(waits)

@@ -8,12 +8,15 @@ from pathlib import Path
 class ExecutorSettings:
     queues: tuple[str, ...] = ("default",)
     """The queues this executor takes runs from. `*` means every queue."""
-    slots_inline: int = 2000
+    slots_inline: int = 8000
     """Attempts that may run at once inside the executor: async Python handlers and HTTP calls."""
     slots_process: int = 32
     """Attempts that may run at once as processes: commands and sync Python handlers."""
     claim_ahead_seconds: float = 0.05
     """How early a run may be claimed; a change that comes later than that is too late for it."""
+    claim_ahead_crowded_seconds: float = 0.4
+    """The same after a claim that brought `claim_max` runs: when thousands fall due at one instant, claiming them takes
+    longer than starting them."""
     claim_max: int = 1000
     """Runs claimed per statement; larger batches are cheaper but hold more runs when the executor dies."""
     priority_wait_seconds: float = 30.0

@@ -63,8 +63,8 @@ async def day(ctx: Context, seconds: float = 0.0, log_bytes: int = 0, fails: boo
     """What a job of an ordinary day does: it takes its time, writes a log, and now and then it fails."""
     _testify(ctx)
     await asyncio.sleep(seconds)
-    for number in range(log_bytes // _LOG_LINE_CHARS):
-        ctx.log(f"{number:>6} ".ljust(_LOG_LINE_CHARS, "."))
+    for _ in range(log_bytes // _LOG_LINE_CHARS):
+        ctx.log(os.urandom(_LOG_LINE_CHARS // 2).hex())  # nothing that could be stored in less room
     if fails:
         raise RuntimeError("this job was told to fail")
 

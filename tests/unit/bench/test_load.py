@@ -76,9 +76,16 @@ def test_hours_that_are_none_are_refused(text: str) -> None:
 
 def test_storage_is_told_for_a_whole_day() -> None:
     before = {"jobs": Table(1_000_000, 0, 0), "log_chunks": Table(0, 0, 0)}
-    after = {"jobs": Table(6_000_000, 0, 0), "log_chunks": Table(25_000_000, 0, 0), "runs": Table(1_000_000, 0, 0)}
+    after = {
+        "jobs": Table(5_000_000, 0, 0),
+        "job_versions": Table(1_000_000, 0, 0),
+        "log_chunks": Table(25_000_000, 0, 0),
+        "runs": Table(1_000_000, 0, 0),
+        "live_runs": Table(2_500_000, 0, 0),
+    }
     found = storage(before, after, 5000)
     assert (found["metadata_mb"], found["logs_mb"], found["runs_mb"]) == (50.0, 250.0, 10.0)
+    assert found["working_mb"] == 2.5  # does not grow with the days
     assert storage({}, {}, 5000) == {}
 
 

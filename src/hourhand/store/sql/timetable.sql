@@ -68,9 +68,10 @@ SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, hel
   FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[]) AS x(run_id, job_id, due)
   JOIN held USING (job_id)
  CROSS JOIN LATERAL (
-    -- One that is overdue already will hardly be gone in time: the new run waits to be judged, out of the ready index.
+    -- One that is long overdue will hardly be gone in time: the new run waits to be judged, out of the ready index.
     SELECT held.exclusive AND EXISTS (SELECT FROM hourhand.live_runs e
-                                       WHERE e.job_id = held.job_id AND e.cause <> 0 AND e.ready_at <= @now
+                                       WHERE e.job_id = held.job_id AND e.cause <> 0
+                                         AND e.ready_at <= @now::timestamptz - interval '1 second'
                                          AND e.run_id < x.run_id) AS behind
  ) b
 ON CONFLICT DO NOTHING
