@@ -91,7 +91,8 @@ class Settings(Line, frozen=True, kw_only=True):
     sweep_seconds: float = 1.0
     shard_lease_seconds: float = 9.0
     poll_seconds: float = 0.5
-    claim_ahead_seconds: float = 0.05
+    claim_ahead_seconds: float = 0.4
+    """Where many are due at one instant; 0.05 s otherwise."""
     grace_seconds: float = 10.0
     """Between TERM and KILL."""
     catchup_grace_seconds: float = 15.0

@@ -280,7 +280,7 @@ class Recorder:
 
     async def _write_ends(self, batch: Sequence[Entry]) -> None:
         requeues = [entry for entry in batch if isinstance(entry, Requeue)]
-        finishes = [entry for entry in batch if isinstance(entry, Finish)] if requeues else batch
+        finishes = [entry for entry in batch if isinstance(entry, Finish)]
         written = await self._live_runs.finish_runs(finishes) if finishes else set()
         if requeues:
             returned = await self._live_runs.requeue_runs(requeues)
