@@ -179,9 +179,7 @@ class Node:
         self.clock = DatabaseClock()
         self.ids = IdSource()
         self.name = node_name(config, self.role)
-        looping = self.role != "api"
-        settings = for_loops(config.database) if looping else config.database
-        self.database = Database(settings, self.role, plan_once=looping)
+        self.database = Database(config.database if self.role == "api" else for_loops(config.database), self.role)
         self.store = store_on(self.database)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
         self.store.names.on_new_lane = lambda: self.bus.publish(Topic.LANES)
@@ -323,7 +321,7 @@ class ExecutorNode(Node):
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
         workers = max(config.kinds.worker_processes_max, settings.slots_process)
         self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers))
-        self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder", plan_once=True)
+        self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
         self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")
         stores = Stores(

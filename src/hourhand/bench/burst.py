@@ -41,7 +41,7 @@ async def measure_burst(target: Target, asked: Burst, progress: Progress) -> Mea
         await sleep_until(due)
         await drain(target, course.lines, asked.jobs, submitted.acknowledged.latest())
         seconds = time.time() - due / MICROS
-    witnessed = read_ours(target, course, submitted.acknowledged)
+    witnessed = await read_ours(target, course, submitted.acknowledged)
     facts: Facts = {
         "bench": "burst",
         "mode": "burst",

@@ -102,7 +102,7 @@ async def measure_day(target: Target, asked: Day, progress: Progress) -> Measure
         await _drain(target, course, users.acknowledged.count)
         seconds = time.monotonic() - began
         failed = await _failed(target)
-    witnessed = read_ours(target, course, users.acknowledged)
+    witnessed = await read_ours(target, course, users.acknowledged)
     facts: Facts = {
         "bench": "day",
         "mode": "day",

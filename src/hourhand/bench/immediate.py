@@ -32,7 +32,7 @@ async def measure_immediate(target: Target, asked: Immediate, progress: Progress
             await paced.run(max(int(asked.seconds * asked.rate), 1), 1 / asked.rate)
             await drain(target, course.lines, paced.acknowledged.count, paced.acknowledged.latest())
             seconds = time.monotonic() - began
-    witnessed = read_ours(target, course, paced.acknowledged)
+    witnessed = await read_ours(target, course, paced.acknowledged)
     sent = paced.sent_at
     waits = [
         (start - sent[low]) / 1000 for low, start in zip(witnessed.lows, witnessed.starts, strict=True) if low in sent

@@ -44,7 +44,7 @@ async def measure_lifecycle(
         jobs = submitter.acknowledged.count
         await drain(target, course.lines, jobs, latest)
         ended = time.monotonic()
-    witnessed = read_ours(target, course, submitter.acknowledged)
+    witnessed = await read_ours(target, course, submitter.acknowledged)
     facts: Facts = {
         "bench": "lifecycle",
         "mode": asked.mode,

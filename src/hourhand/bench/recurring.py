@@ -59,7 +59,7 @@ async def measure_recurring(target: Target, asked: Recurring, progress: Progress
         await sleep_until(end * MICROS)
         await drain(target, course.lines, len(expected), [])  # not every job falls due meanwhile
         seconds = now_micros() / MICROS - begin
-    witnessed = read_ours(target, course, submitted.acknowledged)
+    witnessed = await read_ours(target, course, submitted.acknowledged, len(expected))
     places = {low: place for place, low in enumerate(submitted.acknowledged.lows())}
     facts: Facts = {
         "bench": "recurring",

@@ -38,7 +38,7 @@ async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measu
             stream, begin = await stream_steadily(wire, asked.rate, asked.minutes * MINUTE)
             await drain(target, course.lines, stream.acknowledged.count, stream.acknowledged.latest())
             seconds = (now_micros() - begin) / MICROS
-    witnessed = read_ours(target, course, stream.acknowledged)
+    witnessed = await read_ours(target, course, stream.acknowledged)
     jobs, end = stream.acknowledged.count, begin + int(asked.minutes * MINUTE * MICROS)
     late = by_interval(witnessed.dues, witnessed.lateness_ms(), begin, MINUTE * MICROS)
     width = int(min(asked.compare_minutes, asked.minutes / 2) * MINUTE * MICROS)

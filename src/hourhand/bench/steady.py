@@ -90,7 +90,7 @@ async def _measure_before(
         await drain(target, course.lines, jobs, latest)
         ended = now_micros()
     submission = Submission(submitted.acknowledged, submitted.per_second, 0)
-    return _measured(target, asked, course, submission, readers, (ended - begin) / MICROS)
+    return await _measured(target, asked, course, submission, readers, (ended - begin) / MICROS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class Submission:
     """Jobs that were acknowledged only after they were due."""
 
 
-def _measured(
+async def _measured(
     target: Target, asked: Steady, course: Course, submission: Submission, readers: Readers, seconds: float
 ) -> Measured:
-    witnessed = read_ours(target, course, submission.acknowledged)
+    witnessed = await read_ours(target, course, submission.acknowledged)
     jobs = submission.acknowledged.count
     facts: Facts = {
         "bench": "steady",
@@ -135,7 +135,7 @@ async def _measure_meanwhile(target: Target, wire: Wire, asked: Steady, progress
         await drain(target, course.lines, stream.acknowledged.count, stream.acknowledged.latest())
         seconds = (now_micros() - begin) / MICROS
     submission = Submission(stream.acknowledged, per_second(stream.acknowledged.count, asked.seconds), stream.late)
-    return _measured(target, asked, course, submission, readers, seconds)
+    return await _measured(target, asked, course, submission, readers, seconds)
 
 
 async def stream_steadily(wire: Wire, rate: float, seconds: float) -> tuple["Stream", int]:

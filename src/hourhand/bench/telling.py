@@ -1,6 +1,9 @@
 """What every measurement of no-op jobs has to tell: punctuality, completeness, what it took, and the curves of it."""
 
+import asyncio
+import time
 from collections.abc import Mapping
+from typing import Final
 
 from hourhand.bench.bodies import Acknowledged
 from hourhand.bench.course import Course
@@ -9,13 +12,26 @@ from hourhand.bench.report import Facts, Line
 from hourhand.bench.target import Target
 from hourhand.bench.witness import Witnessed, compare, read_witness
 
-_SECOND = 1_000_000
+STILL_SECONDS: Final = 5.0
+_SECOND: Final = 1_000_000
 
 
-def read_ours(target: Target, course: Course, acknowledged: Acknowledged) -> Witnessed:
-    """What happened since the course began, to the jobs that were acknowledged: others may use the cluster too."""
-    witnessed = read_witness(target.witness, course.lines.offset)
-    return witnessed if target.own else witnessed.only(acknowledged.lows())
+async def read_ours(
+    target: Target, course: Course, acknowledged: Acknowledged, expected: int | None = None
+) -> Witnessed:
+    """What happened since the course began, to the jobs that were acknowledged. Where others use the cluster too their
+    lines are counted along, so that ours may not be complete yet: then they are waited for, as long as more come."""
+    if target.own:
+        return read_witness(target.witness, course.lines.offset)
+    lows, wanted, seen = acknowledged.lows(), expected or acknowledged.count, -1
+    still_since = time.monotonic()
+    while True:
+        ours = read_witness(target.witness, course.lines.offset).only(lows)
+        if len(ours) != seen:
+            seen, still_since = len(ours), time.monotonic()
+        if len(ours) >= wanted or time.monotonic() - still_since > STILL_SECONDS:
+            return ours
+        await asyncio.sleep(0.2)
 
 
 def told(course: Course, acknowledged: Acknowledged, witnessed: Witnessed, *, stages: bool = False) -> Facts:

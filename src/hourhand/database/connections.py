@@ -93,10 +93,7 @@ def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Cor
 class Database:
     """A pool. One per process; hot loops get one of their own so that readers cannot hold them up."""
 
-    def __init__(self, settings: DatabaseSettings, application: str, *, plan_once: bool = False) -> None:
-        """`plan_once`: each statement is planned once per connection, whatever its values. For statements that are
-        called all the time and whose best plan is always the same; PostgreSQL on its own may plan anew each time."""
-        self._plan_once = plan_once
+    def __init__(self, settings: DatabaseSettings, application: str) -> None:
         self.settings = settings
         self.schema = settings.schema
         self._application = application
@@ -123,8 +120,6 @@ class Database:
         # The server gives up by itself what nobody waits for any more, and lets go of its locks.
         limit = str(min(round(self.settings.statement_seconds_max * 1000), _MILLISECONDS_MOST))
         told |= {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
-        if self._plan_once:
-            told |= {"plan_cache_mode": "force_generic_plan"}
         notices = {"client_connection_check_interval": str(NOTICE_MILLISECONDS)}
         try:
             return await self._servers.connect(**how, server_settings=told | notices)

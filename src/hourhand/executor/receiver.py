@@ -22,7 +22,10 @@ from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.looks import ThoroughLook
 
 LOOK_AGAIN_SECONDS: Final = 0.003
-"""After a claim: so soon that nothing is late, and not at once, so that the next claim is not a small one."""
+"""After a claim of runs that were due already: so soon that what follows is not much later, and not at once, so that
+the next claim is not a small one."""
+LOOK_AGAIN_PART: Final = 3
+"""After a claim of runs that all were ahead of their time: this part of the time by which runs are claimed ahead."""
 
 
 CROWDED_SECONDS: Final = 10.0
@@ -139,8 +142,8 @@ class Receiver:
         if limit <= 0:
             self._capacity.want_more()
             return self._settings.poll_seconds
-        sharing = self._sharing[slot_class]
-        wishes = sharing.wishes(heads, self.lanes, limit, self._clock.now())
+        sharing, begun = self._sharing[slot_class], self._clock.now()
+        wishes = sharing.wishes(heads, self.lanes, limit, begun)
         got: Counter[int] = Counter()
         put_aside = 0
         alone = len({wish.share for wish in wishes}) == 1
@@ -156,8 +159,13 @@ class Receiver:
         shared = not alone and got.total() > 0
         if shared or got.total() == limit or put_aside > 0:
             return 0.0
+        if not got.total():
+            return self._settings.poll_seconds
         # Behind the head that was taken stands another, whose time nobody knows before the next look.
-        return LOOK_AGAIN_SECONDS if got.total() else self._settings.poll_seconds
+        in_time = min(head.ready_at for head in heads) > begun
+        return (
+            max(self._ahead().total_seconds() / LOOK_AGAIN_PART, LOOK_AGAIN_SECONDS) if in_time else LOOK_AGAIN_SECONDS
+        )
 
     async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish], alone: bool) -> Claimed:
         """Claims and starts what it can get, all of plain lanes or all of lanes with gates. `alone`: nobody else has a

@@ -28,6 +28,10 @@ from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 BATCH_MAX = 1000
+GATHER_SECONDS = 0.01
+"""Between two writes that nobody waits for: a batch costs hardly more than one outcome."""
+GATHER_MAX = 500
+"""So many are written at once."""
 START_AFTER_SECONDS = 0.1
 """A run that has not ended by then is shown as running."""
 LOG_FLUSH_SECONDS = 0.2
@@ -90,6 +94,8 @@ class Recorder:
         self._idle.set()
         self.wake: Callable[[], None] = lambda: None
         """Asks for a call of `run_once`; set by whoever runs the loop."""
+        self._written_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
         self._log_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
 
@@ -104,7 +110,18 @@ class Recorder:
         self._idle.clear()
         if self._is_away:
             self._keep()
-        else:
+        elif claim.careful or len(self._ended) >= GATHER_MAX:  # others may wait for its place in a gate
+            self.wake()
+        elif self._gathering is None:
+            rest = self._written_at + GATHER_SECONDS - _monotonic()
+            if rest <= 0:
+                self.wake()
+            else:
+                self._gathering = asyncio.get_running_loop().call_later(rest, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        if not self._is_away:
             self.wake()
 
     def forget(self, claim: Claim) -> None:
@@ -180,14 +197,17 @@ class Recorder:
         return again
 
     async def _write(self) -> float | None:
-        begin = 0 if _monotonic() >= self._aside_until else self._aside
+        now = self._written_at = _monotonic()
+        begin = 0 if now >= self._aside_until else self._aside
         batch = self._ended[begin : begin + BATCH_MAX]
         await self._write_logs()
         if batch:
             await self._write_batch(begin, batch)
         await self._write_starts()
-        if len(self._ended) > self._aside:
-            return 0
+        waiting = self._ended[self._aside :]
+        if waiting:
+            urgent = len(waiting) >= GATHER_MAX or any(ended.claim.careful for ended in waiting)
+            return 0 if urgent else max(self._written_at + GATHER_SECONDS - _monotonic(), 0.0)
         if self._aside:
             return max(self._aside_until - _monotonic(), 0.0)
         if not self._chunks:
