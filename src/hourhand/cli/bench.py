@@ -28,6 +28,11 @@ def _rate(default: float, help_text: str) -> Callable[[_Command], _Command]:
     )
 
 
+def _readers(default: float) -> Callable[[_Command], _Command]:
+    text = "Lists and searches per second beside it."
+    return click.option("--readers", type=click.FloatRange(0), default=default, show_default=True, help=text)
+
+
 @click.group(short_help="Measure throughput and punctuality on this machine.")
 def bench() -> None:
     """Measure throughput and punctuality on this machine.
@@ -87,13 +92,7 @@ def immediate(**given: Any) -> None:
     show_default=True,
     help="All before the first is due, or each 0.5 to 3 s ahead of its time.",
 )
-@click.option(
-    "--readers",
-    type=click.FloatRange(0),
-    default=0,
-    show_default=True,
-    help="Lists and searches per second beside it.",
-)
+@_readers(0)
 @_stages
 @shared_options
 def steady(**given: Any) -> None:
@@ -187,9 +186,7 @@ def submit(**given: Any) -> None:
     "--connections", type=click.IntRange(1), default=32, show_default=True, help="One request at a time on each."
 )
 @click.option("--stored", type=click.IntRange(1), default=10_000, show_default=True, help="Jobs to submit first.")
-@click.option(
-    "--readers", type=click.FloatRange(0), default=50, show_default=True, help="Lists and searches per second."
-)
+@_readers(50)
 @shared_options
 def read(**given: Any) -> None:
     """Jobs a second that can be got by id; then how long lists and searches take."""
@@ -276,9 +273,7 @@ def idle(**given: Any) -> None:
     show_default=True,
     help="Minutes at the beginning and the end to compare.",
 )
-@click.option(
-    "--readers", type=click.FloatRange(0), default=0, show_default=True, help="Lists and searches per second."
-)
+@_readers(0)
 @shared_options
 def soak(**given: Any) -> None:
     """A steady load for long: are the last minutes as good as the first?"""

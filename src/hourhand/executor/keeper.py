@@ -34,14 +34,17 @@ class Keeper:
 
     async def kept(self) -> None:
         """Returns when the keeping that is under way is done."""
-        if self._task is not None:
+        while self._task is not None:
             await asyncio.wait({self._task})
 
     def delivered(self, until: int) -> None:
         """The database has taken all outcomes with a smaller number."""
         self._delivered = until
         self._has_failed = False
-        if self._is_in_use and self._task is None and until >= self._kept_until:
+        self._clear_if_delivered()
+
+    def _clear_if_delivered(self) -> None:
+        if self._is_in_use and self._task is None and self._delivered >= self._kept_until:
             self._task = asyncio.create_task(self._clear(), name="journal")
 
     async def _keep(self, waiting: Waiting) -> None:
@@ -58,6 +61,7 @@ class Keeper:
             emit(Event.JOURNAL_UNUSABLE, error=str(fault))
         finally:
             self._task = None
+        self._clear_if_delivered()  # the database may have taken them while they were written
 
     async def _clear(self) -> None:
         try:

@@ -76,9 +76,8 @@ class PythonKind:
             if _is_being_cancelled():
                 raise asyncio.CancelledError from error
             return outcome_raised(error)
-        # Asked only where somebody may have cancelled: it takes longer than most handlers.
-        if (task.stopping() or task.timeout_seconds is not None) and _is_being_cancelled():
-            raise asyncio.CancelledError  # the handler kept the cancellation to itself
+        if _is_being_cancelled():  # the handler kept the cancellation to itself
+            raise asyncio.CancelledError
         return NOTHING_SAID if value is None else outcome_of(value)
 
     def _slot_class_of(self, need: str) -> SlotClass:

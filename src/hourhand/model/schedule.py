@@ -183,7 +183,7 @@ class Timing(msgspec.Struct, frozen=True):
         """The first due time strictly later than `instant`, in UTC; None when there is no further."""
         instant = instant.astimezone(UTC)
         if self.start_at is None and self.end_at is None and len(self.schedules) == 1:  # the short way for most jobs
-            only = self.schedules[0].next_after(instant, self)
+            only = self.schedules[0].next_after(instant, self) if instant < _HORIZON else None
             return only if only is not None and only <= _HORIZON else None
         if self.start_at is not None and instant < self.start_at:
             instant = self.start_at - _TICK
