@@ -19,7 +19,7 @@ from hourhand.model.run import Run
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
-from hourhand.runtime.looks import ThoroughLook
+from hourhand.runtime.looks import ThoroughLooks
 from hourhand.runtime.membership import Membership
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.lookout import Lookout
@@ -68,7 +68,7 @@ class Scheduler:
         settings = settings or SchedulerSettings(batch_max=50)
         bus = cast("EventBus", self.bus)
         self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings)
-        self.planner.thorough = ThoroughLook(lambda: 0.0)  # every look is, however busy the machine
+        self.planner.thorough = ThoroughLooks(lambda: 1000.0)  # every look is, however busy the machine
         self.lookout = Lookout(store.turns, self.planner, lambda: self.node_id, clock, settings)
         self.reaper = Reaper(store.live_runs, store.nodes, clock, bus)
         self.leadership = Leadership(store.nodes, self.reaper, lambda: self.node_id, bus, settings, 0.0, clock)
@@ -142,7 +142,7 @@ class Executor:
             self.attempts.start,
             ExecutorSettings(claim_max=70),
         )
-        self.receiver.thorough = ThoroughLook(lambda: 0.0)
+        self.receiver.thorough = ThoroughLooks(lambda: 1000.0)
 
     async def join(self) -> "Executor":
         await self.membership.join()

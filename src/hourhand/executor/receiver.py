@@ -19,7 +19,7 @@ from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish
 from hourhand.runtime.clock import DatabaseClock
-from hourhand.runtime.looks import ThoroughLook
+from hourhand.runtime.looks import ThoroughLooks
 
 LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim of runs that were due already: so soon that what follows is not much later, and not at once, so that
@@ -65,7 +65,7 @@ class Receiver:
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self.lanes: dict[int, Lane] = {}
-        self.thorough = ThoroughLook()
+        self.thorough = ThoroughLooks()
         self._heads: dict[tuple[int, int], Head] = {}
         """What was seen last of each lane and priority, since the last thorough look."""
         self.claims_begun = self.claims_ended = 0
@@ -109,12 +109,14 @@ class Receiver:
 
     async def _look(self) -> list[Head]:
         """What stands at the front of each lane, of those that this executor serves."""
-        if self._heads and not self.thorough.is_due():
+        look = self.thorough.begin()
+        if look is None and self._heads:
             heads = await self._live_runs.peek_known([self._known(head) for head in self._heads.values()])
         else:
             self._heads = {}
             heads = await self._live_runs.peek_ready([*self.lanes])
-            self.thorough.ended()
+            if look is not None:
+                look.end()
         self._heads |= {(head.lane_id, head.priority): head for head in heads}
         return [head for head in heads if head.lane_id in self.lanes]
 

@@ -15,18 +15,27 @@ REST: Final = 10
 """After a slow look the next of its sort waits so many times as long as it took."""
 
 
-class ThoroughLook:
+class ThoroughLooks:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._begun = 0.0
         self._next = 0.0
 
-    def is_due(self) -> bool:
-        """Whether to look at everything; if so, `ended` must follow."""
-        self._begun = self._monotonic()
-        return self._begun >= self._next
-
-    def ended(self) -> None:
+    def begin(self) -> "ThoroughLook | None":
+        """A look at everything, whose end is to be told; None while such a look must wait."""
         now = self._monotonic()
-        took = now - self._begun
-        self._next = now + REST * took if took > SLOW_SECONDS else 0.0
+        return ThoroughLook(self, now) if now >= self._next else None
+
+    def ended(self, begun: float) -> None:
+        now = self._monotonic()
+        self._next = now + REST * (now - begun) if now - begun > SLOW_SECONDS else 0.0
+
+
+class ThoroughLook:
+    __slots__ = ("_begun", "_looks")
+
+    def __init__(self, looks: ThoroughLooks, begun: float) -> None:
+        self._looks = looks
+        self._begun = begun
+
+    def end(self) -> None:
+        self._looks.ended(self._begun)

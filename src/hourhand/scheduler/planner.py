@@ -13,7 +13,7 @@ from hourhand.model.local_time import ZoneFault
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
-from hourhand.runtime.looks import ThoroughLook
+from hourhand.runtime.looks import ThoroughLooks
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -46,7 +46,7 @@ class Planner:
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._shards_owned = 0
         self._epoch = 0
-        self.thorough = ThoroughLook()
+        self.thorough = ThoroughLooks()
         self._planned_until = EPOCH
 
     def own(self, shards: int, epoch: int) -> None:
@@ -72,10 +72,11 @@ class Planner:
     async def _look(self) -> datetime | None:
         """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
         somebody may have set a cursor back, or taken long to store a job."""
-        if not self.thorough.is_due():
+        look = self.thorough.begin()
+        if look is None:
             return await self._timetable.next_cursor(self._planned_until - LOOK_BACK)
         upcoming = await self._timetable.next_cursor()
-        self.thorough.ended()
+        look.end()
         return upcoming
 
     async def _plan_batch(self, since: datetime) -> datetime | None:
