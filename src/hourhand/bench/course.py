@@ -12,13 +12,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, Self
 
 from hourhand.bench.cluster import SCHEMA
 from hourhand.bench.figures import per_second, shares
 from hourhand.bench.meter import POSTGRES, Meter, machine_seconds
 from hourhand.bench.report import Line, Progress
-from hourhand.bench.stages import Profiler, role_pids, stages_of
+from hourhand.bench.stages import SETTING, Samples, read_samples, role_pids, shares_between, stages_of
 from hourhand.bench.target import Target
 from hourhand.bench.witness import LineCount
 from hourhand.database.servers import Connection
@@ -67,10 +68,10 @@ class Sample:
 class Course:
     """Use it as a context manager round what is measured."""
 
-    def __init__(self, target: Target, progress: Progress, profiler: Profiler | None = None) -> None:
+    def __init__(self, target: Target, progress: Progress) -> None:
         self._target = target
         self._progress = progress
-        self._profiler = profiler
+        self._samples_before: Samples = {}
         self._inside: Mapping[str, Mapping[str, float]] = {}
         self._database: Connection | None = None
         self._sampling: asyncio.Task[None] | None = None
@@ -83,14 +84,15 @@ class Course:
     async def __aenter__(self) -> Self:
         self.status = await self._target.status()
         cluster = self._target.cluster
+        self._stages = Path(cluster.settings[SETTING]) if cluster and SETTING in cluster.settings else None
         supervisor = {cluster.supervisor: "supervisor"} if cluster and cluster.supervisor else {}
         pids = role_pids(self.status, socket.gethostname())
         self.meter = Meter(pids, supervisor, cluster.postmaster() if cluster else None)
         if cluster is not None:
             self._database = await cluster.connect()
         self.lines = LineCount(self._target.witness)
-        if self._profiler is not None:
-            self._profiler.begin({role: [p for p, r in pids.items() if r == role] for role in pids.values()})
+        if self._stages is not None:
+            self._samples_before = read_samples(self._stages)
         await self._sample()
         self._sampling = asyncio.create_task(self._keep_sampling())
         return self
@@ -102,8 +104,8 @@ class Course:
             await self._sampling
         self._progress.end()
         await self._sample(last=True)
-        if self._profiler is not None:
-            self._inside = self._profiler.end()
+        if self._stages is not None:
+            self._inside = shares_between(self._samples_before, read_samples(self._stages))
         if self._database is not None:
             await self._database.close()
             self._database = None

@@ -10,7 +10,6 @@ from hourhand.bench.course import Course
 from hourhand.bench.draining import drain
 from hourhand.bench.figures import per_second
 from hourhand.bench.report import Facts, Measured, Progress
-from hourhand.bench.stages import Profiler
 from hourhand.bench.submitting import FUTURE_SECONDS, IN_FLIGHT, MICROS, now_micros
 from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
@@ -31,11 +30,9 @@ class Lifecycle:
     stages: bool = False
 
 
-async def measure_lifecycle(
-    target: Target, asked: Lifecycle, progress: Progress, profiler: Profiler | None = None
-) -> Measured:
+async def measure_lifecycle(target: Target, asked: Lifecycle, progress: Progress) -> Measured:
     progress.note(f"submitting {asked.mode} no-op jobs for {asked.seconds:g} s")
-    async with Course(target, progress, profiler) as course, target.wire() as wire:
+    async with Course(target, progress) as course, target.wire() as wire:
         submitter = _Submitter(wire, asked, course.lines)
         began = time.monotonic()
         await submitter.run()

@@ -1,26 +1,45 @@
 """Where a job's processor time goes: microseconds per job and stage, Python and PostgreSQL apart.
 
 A stage is a process, or the sessions that PostgreSQL keeps for one: what the kernel counts. What goes on inside a
-Python process only a profiler can tell; one that fits `Profiler` is asked at the beginning and the end of a
-measurement, and its shares divide what the kernel counted for the role.
+Python process it says itself by samples, and their shares divide what the kernel counted for the role.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from hourhand.bench.meter import POSTGRES
 
 _PREFIX = f"{POSTGRES} "
 
 
-class Profiler(Protocol):
-    """Tells what the processes of a role do with their time. None is built in."""
+SETTING = "bench.stages"
+"""Names the folder in which the processes of a temporary cluster leave their samples."""
+Samples = Mapping[str, Mapping[str, int]]
+"""By role and module."""
 
-    def begin(self, roles: Mapping[str, Sequence[int]]) -> None:
-        """`roles`: the process ids of each. Must not wait."""
 
-    def end(self) -> Mapping[str, Mapping[str, float]]:
-        """For each role that it knows, the share of each part; shares of a role sum up to at most one."""
+def read_samples(folder: Path) -> Samples:
+    """What all processes have left so far; see `hourhand.runtime.stages`."""
+    found: dict[str, Counter[str]] = {}
+    for file in folder.glob("*.json"):
+        told = json.loads(file.read_text())
+        found.setdefault(told["role"], Counter()).update(told["samples"])
+    return found
+
+
+def shares_between(before: Samples, after: Samples) -> dict[str, dict[str, float]]:
+    """For each role, the share of each module in what was sampled meanwhile."""
+    shares: dict[str, dict[str, float]] = {}
+    for role, samples in after.items():
+        meanwhile = Counter(samples)
+        meanwhile.subtract(before.get(role, {}))
+        total = meanwhile.total()
+        if total > 0:
+            shares[role] = {module: count / total for module, count in meanwhile.most_common() if count}
+    return shares
 
 
 def stages_of(

@@ -46,7 +46,8 @@ class Target:
     def settings(self, status: Mapping[str, Any]) -> dict[str, str]:
         """Those of its database that decide whether a figure counts, and those that were changed for it."""
         changed = self.cluster.settings if self.cluster is not None else {}
-        return {**status.get("database", {}), **changed}
+        shown = {key: value for key, value in changed.items() if not key.startswith("bench.")}  # those are ours
+        return {**status.get("database", {}), **shown}
 
 
 @contextlib.asynccontextmanager

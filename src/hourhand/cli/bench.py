@@ -67,7 +67,9 @@ def lifecycle(**given: Any) -> None:
     from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 
     shared = take_shared(given)
-    run_on_target(shared, lambda target, progress: measure_lifecycle(target, Lifecycle(**given), progress))
+    run_on_target(
+        shared, lambda target, progress: measure_lifecycle(target, Lifecycle(**given), progress), stages=given["stages"]
+    )
 
 
 @bench.command()
@@ -100,7 +102,9 @@ def steady(**given: Any) -> None:
     from hourhand.bench.steady import Steady, measure_steady
 
     shared = take_shared(given)
-    run_on_target(shared, lambda target, progress: measure_steady(target, Steady(**given), progress))
+    run_on_target(
+        shared, lambda target, progress: measure_steady(target, Steady(**given), progress), stages=given["stages"]
+    )
 
 
 @bench.command()
@@ -134,7 +138,11 @@ def recurring(planner_only: bool, **given: Any) -> None:
     shared = take_shared(given)
     given["jobs"] = given["jobs"] or (60_000 if planner_only else 10_000)
     if not planner_only:
-        run_on_target(shared, lambda target, progress: measure_recurring(target, Recurring(**given), progress))
+        run_on_target(
+            shared,
+            lambda target, progress: measure_recurring(target, Recurring(**given), progress),
+            stages=given["stages"],
+        )
         return
     from hourhand.bench.planner import PlannerOnly, measure_planner
 

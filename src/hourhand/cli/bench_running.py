@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -70,15 +71,21 @@ def settings_of(shared: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def run_on_target(shared: Mapping[str, Any], measure: _Measure, needed: Mapping[str, str] | None = None) -> None:
-    """Measures on a target. `needed`: settings of a temporary cluster that the measurement cannot do without."""
+def run_on_target(
+    shared: Mapping[str, Any], measure: _Measure, needed: Mapping[str, str] | None = None, *, stages: bool = False
+) -> None:
+    """Measures on a target. `needed`: settings of a temporary cluster that the measurement cannot do without. `stages`:
+    its processes are to say where their time goes."""
+    from hourhand.bench.stages import SETTING
     from hourhand.bench.target import open_target
 
     async def on_target(progress: "Progress") -> "Measured":
         witness = Path(shared["witness"]) if shared["witness"] else None
-        settings = {**(needed or {}), **settings_of(shared)}
-        async with open_target(shared["server"], shared["token"], witness, settings, progress) as target:
-            return await measure(target, progress)
+        with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder:
+            sampled = {SETTING: folder} if stages and shared["server"] is None else {}
+            settings = {**(needed or {}), **sampled, **settings_of(shared)}
+            async with open_target(shared["server"], shared["token"], witness, settings, progress) as target:
+                return await measure(target, progress)
 
     run_alone(shared, on_target)
 

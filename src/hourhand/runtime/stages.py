@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-FOLDER_VARIABLE: Final = "HOURHAND_STAGES"
+FOLDER_VARIABLE: Final = "HOURHAND_BENCH_STAGES"
 SAMPLE_SECONDS: Final = 0.001
 WRITE_EVERY: Final = 1000
 """Samples between two writes of the file: a second of processor time."""
