@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check bench bench-short gate gate-short defects clean
+.PHONY: up test lint types format check bench bench-long bench-short gate gate-short defects clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -27,12 +27,14 @@ format: $(STAMP)-dev
 
 check: lint types test
 
-# Alternating pairs with the floor: the figures in docs/internals/performance.md come from here.
+# The table of figures, each with its bar: docs/internals/performance.md says how they are measured.
 bench: $(STAMP)-dev
-	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 3 --seconds 30
-	$(BIN)/hourhand bench immediate --seconds 30
+	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/blocked_claims.py --pairs 3 --seconds 20
-	$(BIN)/python benchmarks/idle.py --seconds 60 --windows 3
+
+# Those that take long: ten million stored jobs and runs, and half an hour without a pause.
+bench-long: $(STAMP)-dev
+	$(BIN)/python benchmarks/table.py --rows growth soak
 
 # The same in a minute: that it works and that nothing is lost or doubled. Its timings decide nothing.
 bench-short: $(STAMP)-dev
