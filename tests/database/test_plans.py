@@ -256,7 +256,7 @@ async def test_a_claim_of_a_hundred_reads_hardly_more_than_it_claims(ground: Gro
         ground, "live_runs.sql", "claim_runs", settled,
         lanes=lanes, priorities=[2, 1, 0] * LANES, since=[EPOCH] * 3 * LANES, shares=[1] * 3 * LANES,
         limits=[100] * 3 * LANES, now=at(JOBS),
-        until=at(JOBS), executor_id=1,
+        until=at(JOBS), others_until=at(JOBS), executor_id=1,
     )  # fmt: skip
     # Two in three are followed by another run of their job that is due as well, and that is put aside.
     assert_by_index(plan, ground, 6500, rows=167)
@@ -269,7 +269,7 @@ async def test_a_claim_when_nothing_is_due_reads_next_to_nothing(ground: Ground,
         ground, "live_runs.sql", "claim_runs", settled,
         lanes=lanes, priorities=[2, 1, 0] * LANES, since=[EPOCH] * 3 * LANES, shares=[1] * 3 * LANES,
         limits=[100] * 3 * LANES, now=at(-1),
-        until=at(-1), executor_id=1,
+        until=at(-1), others_until=at(-1), executor_id=1,
     )  # fmt: skip
     assert_by_index(plan, ground, 1000, rows=0)
 

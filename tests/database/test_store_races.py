@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -126,7 +126,8 @@ async def claim_on(store: Store, db: Connection, executor_id: int, now: datetime
     query = load_queries("hourhand.store.sql", "live_runs.sql", store.database.schema)["claim_runs"]
     found = await store.database.fetch_on(
         db, query, lanes=lanes, priorities=[5] * len(lanes), since=[EPOCH] * len(lanes), shares=[1] * len(lanes),
-        limits=[10] * len(lanes), now=now, until=until, executor_id=executor_id,
+        limits=[10] * len(lanes), now=now, until=until, others_until=until + timedelta(milliseconds=250),
+        executor_id=executor_id,
     )  # fmt: skip
     return [row for row in found if row["fence"] is not None]
 

@@ -433,3 +433,21 @@ def is_gone(db: Any) -> bool:
         return db.is_closed()
     except asyncpg.InterfaceError:
         return True
+
+
+async def test_a_connection_that_is_kept_beyond_the_block_is_of_no_use(store: Store) -> None:
+    kept: list[Any] = []
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            kept.append(db)
+            kept.append(await db.prepare("SELECT 1"))
+            await db.execute(*ground.effect(ctx))
+
+    ground = await Ground(store, handler).open()
+    await ground.executor.drain()
+    assert await ground.effects() == 1
+    with pytest.raises(asyncpg.InterfaceError, match="another's"):
+        await kept[0].execute("SELECT 1")
+    with pytest.raises(asyncpg.InterfaceError):
+        await kept[1].fetchval()

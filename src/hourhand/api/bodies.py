@@ -55,11 +55,9 @@ async def read_body(
     headers: Mapping[bytes, bytes], receive: Receive, bytes_max: int, seconds_max: float, place: Place
 ) -> bytes:
     """The whole body. Stops reading at the limit, whatever Content-Length says."""
-    announced = headers.get(b"content-length", b"")
-    if announced.isdigit():
-        if int(announced[:20]) > bytes_max:
-            raise BodyTooLarge(bytes_max)
-        place.grow_to(int(announced))
+    announced = headers.get(b"content-length", b"").lstrip(b"0")
+    if announced.isdigit() and int(announced[:20]) > bytes_max:
+        raise BodyTooLarge(bytes_max)
     try:
         async with asyncio.timeout(seconds_max):
             return await _read(receive, bytes_max, seconds_max, place)
@@ -70,7 +68,9 @@ async def read_body(
 async def _read(receive: Receive, bytes_max: int, seconds_max: float, place: Place) -> bytes:
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):  # one piece: nearly always
-        return _within(message.get("body", b""), bytes_max)
+        body = _within(message.get("body", b""), bytes_max)
+        place.grow_to(len(body))
+        return body
     pieces = bytearray()
     while message["type"] == "http.request":
         pieces += message.get("body", b"")

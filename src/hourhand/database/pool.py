@@ -40,9 +40,11 @@ class Pool:
         db = self._pick()
         if db is None:
             async with asyncio.timeout(seconds_max):
-                while db is None:
+                while (db := self._pick()) is None:
                     full = self._making + len(self._used) + len(self._idle) >= self._connections_max
                     db = await (self._wait() if full else self._make())
+                    if db is not None:
+                        break
         self._used.add(db)
         return db
 

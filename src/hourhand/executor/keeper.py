@@ -13,8 +13,8 @@ from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 BATCH_MAX: Final = 200
-Waiting = Callable[[int, int], Sequence[Entry]]
-"""Outcomes that wait, from a number on, at most so many."""
+Waiting = Callable[[int, int], tuple[int, Sequence[Entry]]]
+"""Outcomes that wait, from a number on or later, at most so many; and the number of the first."""
 
 
 class Keeper:
@@ -49,10 +49,13 @@ class Keeper:
 
     async def _keep(self, waiting: Waiting) -> None:
         try:
-            while entries := waiting(begin := max(self._kept_until, self._delivered), BATCH_MAX):
+            while True:
+                first, entries = waiting(max(self._kept_until, self._delivered), BATCH_MAX)
+                if not entries:
+                    break
                 self._tell_first()
                 await asyncio.to_thread(self._journal.append, entries)
-                self._kept_until = begin + len(entries)
+                self._kept_until = first + len(entries)
         except JournalFull as fault:
             self._has_failed = True
             emit(Event.JOURNAL_FULL, error=str(fault))

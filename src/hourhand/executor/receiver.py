@@ -32,6 +32,8 @@ CROWDED_SECONDS: Final = 10.0
 """How long a claim that brought all it could is a reason to expect a crowd at the next instant, too."""
 FOLLOWING_MAX: Final = 3
 """Claims in a row after one look: what has become more urgent meanwhile waits so long."""
+CLOCKS_DIFFER: Final = timedelta(milliseconds=250)
+"""What the clocks of two executors differ by at most."""
 LOOK_BACK: Final = timedelta(seconds=1)
 """How far a look that is not thorough goes back at least: what is stored may be a little older than now."""
 
@@ -80,12 +82,14 @@ class Receiver:
 
     async def learn_lanes(self) -> float | None:
         """Sees which lanes exist and which of them this executor serves."""
-        queues = self._settings.queues
+        queues, before = self._settings.queues, set(self.lanes)
         self.lanes = {
             lane_id: lane
             for lane_id, lane in (await self._names.lanes()).items()
             if lane.needs in self._offers and not lane.held and (lane.queue in queues or "*" in queues)
         }
+        if before != set(self.lanes):
+            self._heads = {}  # the next look is at all of them
         return None
 
     async def claims_answered(self) -> None:
@@ -99,11 +103,12 @@ class Receiver:
         heads = await self._look()
         now = self._clock.now()
         due = [head for head in heads if self._is_due(head, now)]
-        rests = [self._until_next(heads, now)]
+        rests = [self._until_next(heads, now), self.thorough.seconds_left() or self._settings.poll_seconds]
+        lanes = self.lanes  # as they were at the look: others are learnt while claims are under way
         for slot_class in SlotClass:
-            of_class = [head for head in due if self._offers[self.lanes[head.lane_id].needs] is slot_class]
+            of_class = [head for head in due if self._offers[lanes[head.lane_id].needs] is slot_class]
             if of_class:
-                rests.append(await self._claim(slot_class, by_urgency(of_class, self.lanes)))
+                rests.append(await self._claim(slot_class, by_urgency(of_class, lanes), lanes))
         rest = min(rests)
         return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
 
@@ -138,20 +143,22 @@ class Receiver:
         crowded = time.monotonic() < self._crowded_until
         return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
 
-    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head]) -> float:
+    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head], lanes: Mapping[int, Lane]) -> float:
         """Claims; says how long nothing more is to be expected."""
         limit = min(self._capacity.free(slot_class), self._settings.claim_max)
         if limit <= 0:
             self._capacity.want_more()
             return self._settings.poll_seconds
         sharing, begun = self._sharing[slot_class], self._clock.now()
-        wishes = sharing.wishes(heads, self.lanes, limit, begun)
+        wishes = sharing.wishes(heads, lanes, limit, begun)
         got: Counter[int] = Counter()
         put_aside = 0
         alone = len({wish.share for wish in wishes}) == 1
-        for part in in_turn(wishes, self.lanes):
+        for part in in_turn(wishes, lanes):
+            careful = lanes[part[0].head.lane_id].careful
             open_wishes = [Wish(wish.head, wish.share, wish.limit - got[wish.share]) for wish in part]
-            claimed = await self._ask(slot_class, [wish for wish in open_wishes if wish.limit > 0], alone)
+            asked = [wish for wish in open_wishes if wish.limit > 0]
+            claimed = await self._ask(slot_class, asked, careful, alone and not careful)
             got.update(claimed.shares)
             put_aside += claimed.put_aside
         sharing.settle(got)
@@ -159,7 +166,7 @@ class Receiver:
             self._crowded_until = time.monotonic() + CROWDED_SECONDS
         # What one share left over another may still want.
         shared = not alone and got.total() > 0
-        if shared or got.total() == limit or put_aside > 0:
+        if shared or got.total() >= limit or put_aside > 0:
             return 0.0
         if not got.total():
             return self._settings.poll_seconds
@@ -169,19 +176,19 @@ class Receiver:
             max(self._ahead().total_seconds() / LOOK_AGAIN_PART, LOOK_AGAIN_SECONDS) if in_time else LOOK_AGAIN_SECONDS
         )
 
-    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish], alone: bool) -> Claimed:
-        """Claims and starts what it can get, all of plain lanes or all of lanes with gates. `alone`: nobody else has a
-        share in the room that there is."""
+    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool, again: bool) -> Claimed:
+        """Claims and starts what it can get, all of plain lanes or all of lanes with gates (`careful`). `again`: more
+        may be asked for at once when it gets all that it asks for."""
         shares: Counter[int] = Counter()
         put_aside = 0
-        claimed = await self._claim_once(slot_class, wishes)
+        claimed = await self._claim_once(slot_class, wishes, careful)
         for left in reversed(range(FOLLOWING_MAX + 1)):
             if claimed is None:
                 break
             shares.update(claimed.shares)
             put_aside += claimed.put_aside
             # Asked for before what was claimed takes its first step: the database looks for the next while these run.
-            following = self._following(slot_class, wishes, claimed) if left and alone else None
+            following = self._following(slot_class, wishes, claimed) if left and again else None
             for one in claimed.claims:
                 self._start(one)
             self._answered()
@@ -195,10 +202,10 @@ class Receiver:
         if len(claimed.claims) < wishes[0].limit:
             return None
         limit = min(self._capacity.free(slot_class), wishes[0].limit)
-        if limit <= 0 or self.lanes[wishes[0].head.lane_id].careful:
+        if limit <= 0:
             return None
         again = [Wish(wish.head, wish.share, limit) for wish in wishes]
-        return asyncio.create_task(self._claim_once(slot_class, again), name="claim")
+        return asyncio.create_task(self._claim_once(slot_class, again, careful=False), name="claim")
 
     async def _outcome_of(self, slot_class: SlotClass, asked: "asyncio.Task[Claimed | None]") -> Claimed | None:
         try:
@@ -210,7 +217,7 @@ class Receiver:
                 self._answered()
             raise
 
-    async def _claim_once(self, slot_class: SlotClass, wishes: Sequence[Wish]) -> Claimed | None:
+    async def _claim_once(self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool) -> Claimed | None:
         """What it gets has its places and is not started yet; then `_answered` must follow. None: nothing was asked."""
         node_id = self._executor_id()
         if not wishes or not self.claiming or not node_id:  # orders may have come since the look
@@ -222,7 +229,7 @@ class Receiver:
         self._none_under_way.clear()
         claimed = None
         try:
-            claimed = await self._ask_store(node_id, wishes)
+            claimed = await self._ask_store(node_id, wishes, careful)
         finally:
             for _ in range(places - (0 if claimed is None else len(claimed.claims))):
                 self._capacity.give_back(slot_class)
@@ -243,11 +250,14 @@ class Receiver:
         for _ in claimed.claims if claimed else ():
             self._capacity.give_back(slot_class)
 
-    async def _ask_store(self, node_id: int, wishes: Sequence[Wish]) -> Claimed:
+    async def _ask_store(self, node_id: int, wishes: Sequence[Wish], careful: bool) -> Claimed:
         now = self._clock.now()
-        if self.lanes[wishes[0].head.lane_id].careful:
+        if careful:
             return await self._live_runs.claim_carefully(node_id, wishes, now)
-        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead())
+        # Others may claim as early as anybody does, and by clocks that differ a little.
+        most = max(self._settings.claim_ahead_seconds, self._settings.claim_ahead_crowded_seconds)
+        others_until = now + timedelta(seconds=most) + CLOCKS_DIFFER
+        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead(), others_until)
 
     def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""

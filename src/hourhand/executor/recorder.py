@@ -251,9 +251,9 @@ class Recorder:
         if self._keeper is not None and self._ended:
             self._keeper.keep(self._waiting_from)
 
-    def _waiting_from(self, number: int, limit: int) -> list[Entry]:
+    def _waiting_from(self, number: int, limit: int) -> tuple[int, list[Entry]]:
         begin = max(number - self._delivered, 0)
-        return [self._settled(ended) for ended in self._ended[begin : begin + limit]]
+        return self._delivered + begin, [self._settled(ended) for ended in self._ended[begin : begin + limit]]
 
     async def _write_logs(self) -> None:
         waiters, self._log_waiters = self._log_waiters, []
@@ -307,8 +307,9 @@ class Recorder:
             # Not returned: late, or being cancelled. Those of the second sort end as cancelled now.
             rest = [_as_cancelled(requeue) for requeue in requeues if requeue.run_id not in returned]
             written |= returned | (await self._live_runs.finish_runs(rest) if rest else set())
-        if len(written) < len(batch):
-            await self._note_late([entry for entry in batch if entry.run_id not in written])
+        refused = [entry for entry in batch if entry.run_id not in written]
+        if refused:
+            await self._note_late(refused)
 
     async def _note_late(self, refused: Sequence[Entry]) -> None:
         said = [(entry.run_id, entry.fence, entry.state, entry.ended_at) for entry in refused]

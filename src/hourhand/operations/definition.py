@@ -71,7 +71,7 @@ def define_job(
     faults: list[Fault] = []
     refuse = faults.append
     name = request.name
-    if not _is_name(name):
+    if len(name) > NAME_CHARS_MAX or not _is_name(name):
         refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
     payload = request.payload if request.payload is not None else {}
     kind = KIND_DEFAULT if request.kind is None else request.kind
@@ -270,7 +270,7 @@ def _immediately(now: datetime) -> Timing:
 
 @lru_cache(maxsize=4096)  # most programs use few
 def _is_name(name: str) -> bool:
-    return bool(name.strip()) and len(name) <= NAME_CHARS_MAX and not _UNSEEN.search(name)
+    return bool(name.strip()) and not _UNSEEN.search(name)
 
 
 def _queue(given: str, refuse: Refuse) -> str:

@@ -221,9 +221,17 @@ class LiveRunStore(Protocol):
         """The same for the lanes and priorities of earlier heads, without what is older than those. Takes no longer
         when much is finished that cannot be cleared away."""
 
-    async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
+    async def claim_runs(
+        self,
+        executor_id: int,
+        wishes: Sequence[Wish],
+        now: datetime,
+        until: datetime,
+        others_until: datetime | None = None,
+    ) -> Claimed:
         """Claims runs of plain lanes that are ready by `until`, taking the heads of each share in their order up to its
-        limit. Every claim carries a new fence, larger than any before."""
+        limit. Every claim carries a new fence, larger than any before. `others_until`: others may be claiming what is
+        ready by then at the same moment; None: they claim no earlier."""
 
     async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
         """The same for lanes with gates: of the runs that are due, those that every one of their gates lets through."""

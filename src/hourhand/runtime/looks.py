@@ -12,13 +12,17 @@ from typing import Final
 SLOW_SECONDS: Final = 0.02
 """A look that takes less may be taken at any time."""
 REST: Final = 10
-"""After a slow look the next of its sort waits so many times as long as it took."""
+"""After two slow looks in a row the next of their sort waits so many times as long as the last one took: one alone may
+have waited for something else than its walk."""
+REST_SECONDS_MAX: Final = 2.0
+"""But not longer than this: what only a thorough look finds must not wait for ever."""
 
 
 class ThoroughLooks:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._next = 0.0
+        self._was_slow = False
 
     def begin(self) -> "ThoroughLook | None":
         """A look at everything, whose end is to be told; None while such a look must wait."""
@@ -27,7 +31,13 @@ class ThoroughLooks:
 
     def ended(self, begun: float) -> None:
         now = self._monotonic()
-        self._next = now + REST * (now - begun) if now - begun > SLOW_SECONDS else 0.0
+        took, was_slow = now - begun, self._was_slow
+        self._was_slow = took > SLOW_SECONDS
+        self._next = now + min(REST * took, REST_SECONDS_MAX) if self._was_slow and was_slow else 0.0
+
+    def seconds_left(self) -> float:
+        """Until the next one may begin."""
+        return max(self._next - self._monotonic(), 0.0)
 
 
 class ThoroughLook:

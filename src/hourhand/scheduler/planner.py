@@ -51,30 +51,37 @@ class Planner:
 
     def own(self, shards: int, epoch: int) -> None:
         """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
+        if (shards, epoch) != (self._shards_owned, self._epoch):
+            self._planned_until = EPOCH  # not of those that are new
         self._shards_owned, self._epoch = shards, epoch
 
     async def run_once(self) -> float | None:
         """Plans everything up to the horizon; says how long it may sleep. None: until it is woken."""
         if not self._shards_owned:
             return None
+        owned = self._epoch
         upcoming = await self._look()
-        self._planned_until = self._clock.now() + self._horizon
-        if upcoming is not None and upcoming <= self._planned_until:
+        until = self._clock.now() + self._horizon
+        if upcoming is not None and upcoming <= until:
             since: datetime | None = upcoming
             while since is not None:
                 since = await self._plan_batch(since)
             upcoming = await self._timetable.next_cursor(upcoming)
+        if owned == self._epoch:
+            self._planned_until = until
         if upcoming is None:
-            return None
+            return self.thorough.seconds_left() or None
         pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds
-        return None if pause > self._settings.tick_seconds else max(pause, self._settings.tick_seconds_min)
+        if pause > self._settings.tick_seconds:
+            return self.thorough.seconds_left() or None
+        return max(pause, self._settings.tick_seconds_min)
 
     async def _look(self) -> datetime | None:
         """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
         somebody may have set a cursor back, or taken long to store a job."""
         look = self.thorough.begin()
         if look is None:
-            return await self._timetable.next_cursor(self._planned_until - LOOK_BACK)
+            return await self._timetable.next_cursor(max(self._planned_until - LOOK_BACK, EPOCH))
         upcoming = await self._timetable.next_cursor()
         look.end()
         return upcoming

@@ -1,7 +1,7 @@
 """Transactions in which a job writes what it will and, as the last thing, the end of its own run."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
@@ -62,13 +62,32 @@ class Completions:
         )
 
 
+class _Lent:
+    """A connection in the hands of users' code, until it is taken back. Whoever still has it then would otherwise speak
+    in the middle of somebody else's transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+
+    def __getattr__(self, name: str) -> Any:
+        if self._connection is None:
+            raise asyncpg.InterfaceError("the block of ctx.transaction() has ended: its connection is another's now")
+        return getattr(self._connection, name)
+
+    def take_back(self) -> None:
+        self._connection = None
+
+
 class Completion:
     """One such transaction, open."""
 
     def __init__(
         self, database: Database, connection: Connection, transaction: "Transaction", live_runs: LiveRuns
     ) -> None:
-        self.connection = connection
+        self.connection = _Lent(connection)
+        self._connection = connection
         self._database = database
         self._transaction = transaction
         self._live_runs = live_runs
@@ -78,7 +97,7 @@ class Completion:
     async def complete(self, finish: Finish) -> bool:
         if self._is_gone():
             raise TransactionLost
-        if not self.connection.is_in_transaction():
+        if not self._connection.is_in_transaction():
             raise RuntimeError("the handler has ended the transaction of ctx.transaction() itself")
         rows = await self._finish(finish)
         if not rows:
@@ -98,24 +117,33 @@ class Completion:
         if self._is_closed:
             return
         self._is_closed = True
+        self.connection.take_back()
         try:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 if self._is_open:
                     await self._transaction.rollback()
                 if not self._database.settings.pooler:
-                    await self.connection.execute(_FORGET)
+                    await self._connection.execute(_FORGET)
+                _forget_references(self._connection)
         except (asyncpg.PostgresError, *CONNECTION_FAULTS):
-            self.connection.terminate()  # in whatever state it is, nobody gets it after this
-        self._database.give_back(self.connection)
+            self._connection.terminate()  # in whatever state it is, nobody gets it after this
+        self._database.give_back(self._connection)
 
     async def _finish(self, finish: Finish) -> list[Record]:
         try:
-            return await self._live_runs.finish_on(self.connection, finish)
+            return await self._live_runs.finish_on(self._connection, finish)
         except CONNECTION_FAULTS as fault:
             raise TransactionLost from fault
 
     def _is_gone(self) -> bool:
-        return self.connection.is_closed()
+        return self._connection.is_closed()
+
+
+def _forget_references(db: Connection) -> None:
+    """As the driver's own pool does: statements, cursors and listeners that a job has made end with its use."""
+    db._listeners.clear()  # type: ignore[attr-defined]
+    db._log_listeners.clear()  # type: ignore[attr-defined]
+    db._pool_release_ctr += 1  # type: ignore[attr-defined]
 
 
 def _unavailable(fault: BaseException) -> DatabaseUnavailable:

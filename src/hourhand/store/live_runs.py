@@ -50,13 +50,21 @@ class LiveRuns:
         )
         return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
 
-    async def claim_runs(self, executor_id: int, wishes: Sequence[Wish], now: datetime, until: datetime) -> Claimed:
+    async def claim_runs(
+        self,
+        executor_id: int,
+        wishes: Sequence[Wish],
+        now: datetime,
+        until: datetime,
+        others_until: datetime | None = None,
+    ) -> Claimed:
         rows = await self._database.fetch(
             self._queries["claim_runs"],
             **_wish_values(wishes),
             limits=[wish.limit for wish in wishes],
             now=now,
             until=until,
+            others_until=others_until or until,
             executor_id=executor_id,
         )
         claimed = [row for row in rows if row["fence"] is not None]

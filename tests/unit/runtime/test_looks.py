@@ -1,6 +1,8 @@
 """How often to look at everything."""
 
-from hourhand.runtime.looks import REST, SLOW_SECONDS, ThoroughLooks
+import pytest
+
+from hourhand.runtime.looks import REST, REST_SECONDS_MAX, SLOW_SECONDS, ThoroughLooks
 
 
 class Clock:
@@ -26,16 +28,27 @@ def test_as_long_as_it_is_quick_every_look_is_thorough() -> None:
     assert all(look(looks, clock, SLOW_SECONDS / 2) for _ in range(10))
 
 
-def test_after_a_slow_one_the_next_waits_in_proportion() -> None:
+def test_after_two_slow_ones_in_a_row_the_next_waits_in_proportion() -> None:
     clock = Clock()
     looks = ThoroughLooks(clock)
-    assert look(looks, clock, 0.3)
-    assert not look(looks, clock, 0.3)
-    clock.now += 0.3 * REST - 0.01
-    assert not look(looks, clock, 0.3)
+    assert look(looks, clock, 0.1)
+    assert look(looks, clock, 0.1), "one alone may have waited for something else"
+    assert not look(looks, clock, 0.1)
+    assert looks.seconds_left() == pytest.approx(0.1 * REST)
+    clock.now += 0.1 * REST - 0.01
+    assert not look(looks, clock, 0.1)
     clock.now += 0.02
     assert look(looks, clock, 0.001)
     assert look(looks, clock, 0.001), "it is quick again"
+    assert looks.seconds_left() == 0
+
+
+def test_however_slow_it_is_the_next_does_not_wait_for_long() -> None:
+    clock = Clock()
+    looks = ThoroughLooks(clock)
+    assert look(looks, clock, 9.0)
+    assert look(looks, clock, 9.0)
+    assert looks.seconds_left() == REST_SECONDS_MAX
 
 
 def test_one_that_was_given_up_does_not_count() -> None:

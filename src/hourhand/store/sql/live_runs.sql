@@ -64,8 +64,7 @@ WITH heads AS (
                    CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
                        SELECT count(*) FROM hourhand.live_runs e
                         WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
-                          -- Which others may be claiming: their clocks differ by less.
-                          AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
+                          AND e.ready_at <= @others_until::timestamptz     -- which others may be claiming
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
                    ) ELSE 0 END AS followers
               FROM hourhand.live_runs r
@@ -85,7 +84,7 @@ WITH heads AS (
     SELECT f.run_id AS first_id, e.run_id
       FROM followed f
       JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
-                               AND e.ready_at <= @until::timestamptz + interval '250 milliseconds'
+                               AND e.ready_at <= @others_until::timestamptz
                                AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
        FOR UPDATE OF e SKIP LOCKED
 ), contested AS MATERIALIZED (
