@@ -11,7 +11,7 @@ up: $(STAMP)
 	@exec $(BIN)/hourhand up
 
 test: $(STAMP)-dev
-	$(BIN)/python -m pytest tests -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile -m "not measuring"
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ bench-long: $(STAMP)-dev
 # The same in a minute: that it works and that nothing is lost or doubled. Its timings decide nothing.
 bench-short: $(STAMP)-dev
 	$(BIN)/python benchmarks/lifecycle_ratio.py --pairs 1 --seconds 5
-	$(BIN)/hourhand bench immediate --seconds 5
+	$(BIN)/python -m pytest tests/acceptance/test_bench.py
 
 # Every promise under every fault, judged by what witnesses saw: see docs/internals/chaos.md. At most 45 minutes.
 gate: $(STAMP)-dev

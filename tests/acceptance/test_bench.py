@@ -15,6 +15,7 @@ from harness import HOURHAND, Up, clean_environment
 Done = subprocess.CompletedProcess[str]
 Results = Callable[[str], dict[str, Any]]
 
+pytestmark = pytest.mark.measuring
 AT_ONCE = 4
 PUNCTUAL = {"lateness_ms", "lost", "doubled", "early", "cpu", "memory_mb", "tables", "settings"}
 ALWAYS = {"bench", "mode", "jobs", "seconds", "settings"}
@@ -36,7 +37,7 @@ JOBS |= {"day": 937}
 REQUESTS_ON_RUNNING = {
     "single": "submit --mode single --seconds 1 --connections 4",
     "batch": "submit --mode batch --seconds 1 --connections 2 --batch 50",
-    "read": "read --seconds 1 --connections 4 --stored 200",
+    "read": "read --seconds 3 --connections 4 --stored 200",
 }
 ON_THEIR_OWN = {
     "planner": "recurring --planner-only --jobs 600 --seconds 2 --stages",

@@ -34,10 +34,11 @@ async def measure_burst(target: Target, asked: Burst, progress: Progress) -> Mea
         rate = await try_submission(target, wire, asked.jobs)
         due = first_due(asked.jobs, rate) // MICROS * MICROS + MICROS
         progress.note(f"submitting {asked.jobs:,} jobs for one instant, {due / MICROS - time.time():.1f} s from now")
+        course = Course(target, progress)
         submitted = await submit_batches(wire, batches_at([due] * asked.jobs), progress, asked.jobs)
         refuse_late(due, f"{asked.jobs:,} jobs")
     await sleep_until(due - int(_LOOK_SECONDS * MICROS))
-    async with Course(target, progress) as course:
+    async with course:
         await sleep_until(due)
         await drain(target, course.lines, asked.jobs, submitted.acknowledged.latest())
         seconds = time.time() - due / MICROS

@@ -71,6 +71,8 @@ class Course:
     def __init__(self, target: Target, progress: Progress) -> None:
         self._target = target
         self._progress = progress
+        self.lines = LineCount(target.witness)
+        """From now on: whoever measures what was submitted before makes his course before that, and enters it later."""
         self._samples_before: Samples = {}
         self._inside: Mapping[str, Mapping[str, float]] = {}
         self._database: Connection | None = None
@@ -90,7 +92,6 @@ class Course:
         self.meter = Meter(pids, supervisor, cluster.postmaster() if cluster else None)
         if cluster is not None:
             self._database = await cluster.connect()
-        self.lines = LineCount(self._target.witness)
         if self._stages is not None:
             self._samples_before = read_samples(self._stages)
         await self._sample()

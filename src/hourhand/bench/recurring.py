@@ -51,11 +51,12 @@ async def measure_recurring(target: Target, asked: Recurring, progress: Progress
     progress.note(
         f"submitting {len(found):,} recurring jobs, each due {often} times a minute, from {lead:.0f} s from now on"
     )
+    course = Course(target, progress)
     submitted = await submit_recurring(target, found, begin, end, progress)
     refuse_late(begin * MICROS, f"{len(found):,} recurring jobs")
     await sleep_until(begin * MICROS - int(_LOOK_SECONDS * MICROS))
     expected = list(expected_keys(found, begin, end))
-    async with Course(target, progress) as course:
+    async with course:
         await sleep_until(end * MICROS)
         await drain(target, course.lines, len(expected), [])  # not every job falls due meanwhile
         seconds = now_micros() / MICROS - begin

@@ -80,12 +80,13 @@ async def _measure_before(
     begin = first_due(jobs, submit_rate)
     dues = array("q", spread(begin, asked.rate, asked.seconds))
     progress.note(f"submitting {jobs:,} jobs; the first is due in {begin / MICROS - time.time():.0f} s")
+    course = Course(target, progress)
     submitted = await submit_batches(wire, batches_at(dues), progress, jobs)
     refuse_late(begin, f"{jobs:,} jobs")
     progress.note(f"submitted at {submitted.per_second:,.0f} jobs/s; waiting for the first due time")
     await sleep_until(begin - int(_LOOK_SECONDS * MICROS))
     latest = submitted.acknowledged.latest()
-    async with Course(target, progress) as course, Readers(target, asked.readers) as readers:
+    async with course, Readers(target, asked.readers) as readers:
         await sleep_until(dues[-1])
         await drain(target, course.lines, jobs, latest)
         ended = now_micros()
