@@ -369,10 +369,25 @@ async def test_when_the_next_job_falls_due_is_the_first_entry_of_an_index(ground
 
 @both_ways
 @pytest.mark.parametrize("number", [4, 5], ids=["once", "recurring"])
-@pytest.mark.parametrize("name", ["get_job", "lock_job"])
-async def test_a_job_is_read_by_its_id(ground: Ground, name: str, number: int, settled: bool) -> None:
-    plan = await explain(ground, "jobs.sql", name, settled, namespace_id=NAMESPACE, job_id=ground.jobs[number])
+async def test_a_job_is_locked_by_its_id(ground: Ground, number: int, settled: bool) -> None:
+    plan = await explain(ground, "jobs.sql", "lock_job", settled, namespace_id=NAMESPACE, job_id=ground.jobs[number])
     assert_by_index(plan, ground, 100, rows=1)
+
+
+@both_ways
+@pytest.mark.parametrize("count", [1, 200])
+async def test_jobs_are_read_by_their_ids(ground: Ground, count: int, settled: bool) -> None:
+    wanted = {"namespace_ids": [NAMESPACE] * count, "job_ids": [ground.jobs[number] for number in range(1, 1 + count)]}
+    plan = await explain(ground, "jobs.sql", "get_jobs", settled, **wanted)
+    assert_by_index(plan, ground, 100 * count, rows=count)
+
+
+@both_ways
+async def test_the_timings_of_jobs_are_read_by_their_ids(ground: Ground, settled: bool) -> None:
+    jobs = [ground.jobs[1 + 2 * place] for place in range(200)]
+    wanted = {"namespace_ids": [NAMESPACE] * 200, "job_ids": jobs, "versions": [1] * 200}
+    plan = await explain(ground, "timetable.sql", "read_timings", settled, **wanted)
+    assert_by_index(plan, ground, 5000, rows=200)
 
 
 @both_ways

@@ -365,7 +365,7 @@ async def test_a_new_time_beside_a_planner_does_not_make_a_job_run_twice(store: 
 async def fire_again(store: Store, job_id: UUID, due: object) -> list[object]:
     """A planner that meets the cursor where the change has put it."""
     node_id, epoch = await own_all_shards(store)
-    cursors = await store.timetable.due_cursors(node_id, epoch, at(60), 10)
+    cursors, _ = await store.timetable.due_cursors(node_id, epoch, at(60), 10)
     moves = [
         Move(c.job_id, c.next_fire, c.version, [c.next_fire], [], c.next_fire + timedelta(hours=1)) for c in cursors
     ]

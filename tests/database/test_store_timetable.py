@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
-from sample_jobs import START, at, every, insert, new_job, once, own_all_shards, rows
+from sample_jobs import START, at, every, execute, insert, new_job, once, own_all_shards, rows
 
 from hourhand.model.catchup import CatchUpPolicy, MissedRange
 from hourhand.model.ids import scheduled_run_id
@@ -66,7 +67,7 @@ async def test_whoever_lost_a_shard_moves_none_of_its_cursors(store: Store, who:
 
     move = Move(beat.job_id, START, 1, [START], [], at(10))
     assert await store.timetable.fire_once(node_id, epoch, START, 10) == []
-    assert await store.timetable.due_cursors(node_id, epoch, START, 10) == []
+    assert await store.timetable.due_cursors(node_id, epoch, START, 10) == ([], False)
     assert await store.timetable.advance_cursors(node_id, epoch, [move], at(0)) == []
     assert await cursors(store) == {single.job_id: START, beat.job_id: START}
     assert await run_ids(store) == []
@@ -80,13 +81,38 @@ async def test_due_cursors_come_with_what_is_needed_to_plan_them_earliest_first(
     policy = CatchUpPolicy(window=timedelta(minutes=3))
     second, first = new_job(every(60), next_due=at(5), catchup=policy), new_job(every(10), next_due=at(1))
     await insert(store, second, first, new_job(every(10), next_due=at(50)), new_job(once(at(1)), next_due=at(1)))
-    found = await store.timetable.due_cursors(node_id, epoch, at(10), 10)
+    found, more = await store.timetable.due_cursors(node_id, epoch, at(10), 10)
+    assert not more
     assert [(cursor.job_id, cursor.next_fire, cursor.version) for cursor in found] == [
         (first.job_id, at(1), 1),
         (second.job_id, at(5), 1),
     ]
     assert [cursor.timing for cursor in found] == [every(10), every(60)]
     assert [cursor.catchup for cursor in found] == [CatchUpPolicy(), policy]
+
+
+async def test_whoever_reads_as_many_due_cursors_as_he_asked_for_is_told_that_there_may_be_more(store: Store) -> None:
+    node_id, epoch = await own_all_shards(store)
+    await insert(store, *(new_job(every(10), next_due=at(1)) for _ in range(3)))
+    few, more = await store.timetable.due_cursors(node_id, epoch, at(10), 2)
+    assert (len(few), more) == (2, True)
+
+
+async def test_a_job_that_is_changed_between_the_two_looks_is_looked_for_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node_id, epoch = await own_all_shards(store)
+    changed, other = new_job(every(10), next_due=at(1)), new_job(every(10), next_due=at(2))
+    await insert(store, changed, other)
+    learn = store.timetable._learn
+
+    async def change_first(unknown: Any) -> None:
+        await execute(store, "UPDATE hourhand.jobs SET version = 2 WHERE job_id = $1", changed.job_id)
+        await learn(unknown)
+
+    monkeypatch.setattr(store.timetable, "_learn", change_first)
+    found, more = await store.timetable.due_cursors(node_id, epoch, at(10), 10)
+    assert ([cursor.job_id for cursor in found], more) == ([other.job_id], True)
 
 
 async def test_a_cursor_moves_and_its_runs_appear_together(store: Store) -> None:

@@ -229,8 +229,8 @@ class Answers:
     async def fire_once(self, *_: Any) -> Sequence[datetime]:
         return self.fired
 
-    async def due_cursors(self, *_: Any) -> list[Any]:
-        return []
+    async def due_cursors(self, *_: Any) -> tuple[list[Any], bool]:
+        return [], False
 
     async def next_cursor(self, *_: Any) -> datetime | None:
         return min(self.fired, default=None)

@@ -1,6 +1,7 @@
 """Attempts in hand: each is started on its instant, watched, stopped when asked to, and its outcome recorded."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from uuid import UUID
@@ -18,14 +19,15 @@ from hourhand.runtime.clock import DatabaseClock
 
 class _Running:
     __slots__ = (
-        "_open_log", "careful", "claim", "log", "outcome_when_stopped", "recorded", "started_at", "task", "timer",
+        "_open_log", "careful", "claim", "is_early", "log", "outcome_when_stopped", "recorded", "started_at", "task",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, open_log: Callable[[Claim], LogBuffer]) -> None:
         self.claim = claim
         self.careful = claim.careful
         self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.is_early = False
+        """It waits for its time."""
         self.started_at: datetime | None = None
         """When it took its first step; None before."""
         self._open_log = open_log
@@ -62,6 +64,8 @@ class Attempts:
         self._clock = clock
         self._log_lines_max = log_lines_max
         self._in_hand: dict[tuple[UUID, int], _Running] = {}
+        self._early: dict[int, list[_Running]] = {}
+        """Those that wait for their time, by the millisecond of the loop's clock in which they start."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.lease_is_sure: Callable[[], bool] = lambda: True
@@ -79,14 +83,29 @@ class Attempts:
     def _start_when_due(self, running: _Running) -> None:
         # Never early by anybody's clock: the estimate may be off by its error, and timers may fire a little too soon.
         wait = self._clock.seconds_until(running.claim.ready_at) + min(self._clock.error_seconds, 0.05)
-        if wait > 0:
-            running.timer = asyncio.get_running_loop().call_later(wait + 0.0005, self._start_when_due, running)
+        running.is_early = wait > 0
+        if running.is_early:
+            self._start_later(running, wait)
             return
-        running.timer = None
         if running.careful and not self.lease_is_sure():
             self._end(running, Interrupted(lease_unsure=True), self._clock.now())
             return
         running.task = asyncio.create_task(self._attempt(running))
+
+    def _start_later(self, running: _Running, wait: float) -> None:
+        """By one timer for all that are due in the same millisecond: a crowd at one instant is one."""
+        loop = asyncio.get_running_loop()
+        millisecond = math.ceil((loop.time() + wait + 0.0005) * 1000)
+        others = self._early.get(millisecond)
+        if others is None:
+            others = self._early[millisecond] = []
+            loop.call_at(millisecond / 1000, self._start_early, millisecond)
+        others.append(running)
+
+    def _start_early(self, millisecond: int) -> None:
+        for running in self._early.pop(millisecond):
+            if running.is_early:  # else it was stopped meanwhile
+                self._start_when_due(running)
 
     def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
         """Asks an attempt to end; what it says then counts for nothing, `outcome` is recorded once it is gone."""
@@ -95,8 +114,8 @@ class Attempts:
             return False
         if running.outcome_when_stopped is None:
             running.outcome_when_stopped = outcome
-            if running.timer is not None:
-                running.timer.cancel()
+            if running.is_early:
+                running.is_early = False
                 self._end(running, outcome, self._clock.now())
             elif running.task is not None:
                 running.task.cancel()
@@ -136,7 +155,7 @@ class Attempts:
 
     def give_back_unstarted(self) -> None:
         for (run_id, fence), running in list(self._in_hand.items()):
-            if running.timer is not None:
+            if running.is_early:
                 self.stop(run_id, fence, Interrupted())
 
     def holds(self, run_id: UUID, fence: int) -> bool:

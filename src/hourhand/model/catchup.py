@@ -58,6 +58,8 @@ def plan(
     timing: Timing, cursor: datetime, now: datetime, horizon: timedelta, policy: CatchUpPolicy, fires_max: int = 1000
 ) -> Plan:
     """Everything from the cursor up to `now + horizon`: what runs, what was missed, where the cursor goes."""
+    if cursor >= now - GRACE:  # on time, as nearly always
+        return _ahead(timing, [], [], cursor, now + horizon, fires_max)
     if not timing.recurring:  # what was asked for by its instant runs, however late
         policy = replace(policy, mode=CatchUp.ALL, window=now - cursor, runs_max=fires_max)
     stale, due = _stale_due_times(timing, cursor, now - GRACE)
@@ -67,8 +69,19 @@ def plan(
         _, missed = _catch_up(stale, now, replace(policy, mode=CatchUp.NONE))
         return Plan([], missed, due)
     fires, missed = _catch_up(stale, now, policy)
+    return _ahead(timing, fires, missed, due, now + horizon, fires_max)
+
+
+def _ahead(
+    timing: Timing,
+    fires: list[datetime],
+    missed: list[MissedRange],
+    due: datetime | None,
+    until: datetime,
+    fires_max: int,
+) -> Plan:
     # Bounded: a second-by-second job with a long horizon continues in the next plan.
-    while due is not None and due <= now + horizon and len(fires) < fires_max:
+    while due is not None and due <= until and len(fires) < fires_max:
         fires.append(due)
         due = timing.next_after(due)
     return Plan(fires, missed, due)

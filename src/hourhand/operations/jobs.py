@@ -18,6 +18,7 @@ from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
+from hourhand.operations.group_read import GroupRead
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -80,6 +81,7 @@ class JobOperations:
         self._bus = bus
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._group = GroupCommit(jobs.insert_jobs)
+        self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
@@ -162,7 +164,7 @@ class JobOperations:
         return self._run_faults(job.definition, request)
 
     async def get(self, caller: Caller, job_id: UUID) -> Job:
-        job = await self._jobs.get_job(caller.namespace_id, job_id)
+        job = await self._reads.get((caller.namespace_id, job_id))
         if job is None:
             raise NotFound("job", job_id)
         return job

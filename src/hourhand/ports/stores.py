@@ -46,6 +46,9 @@ class JobStore(Protocol):
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None: ...
 
+    async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> Mapping[tuple[int, UUID], Job]:
+        """Those that are there, by namespace and id."""
+
     async def list_jobs(
         self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
     ) -> list[Job]:
@@ -113,8 +116,8 @@ class TimetableStore(Protocol):
 
     async def due_cursors(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
-    ) -> list[Cursor]:
-        """Recurring jobs of own shards that fall due up to `until`, earliest first."""
+    ) -> tuple[list[Cursor], bool]:
+        """Recurring jobs of own shards that fall due up to `until`, earliest first; and whether there may be more."""
 
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         """Moves cursors that still stand where they are expected to. One ready time per run made. A run of a job that

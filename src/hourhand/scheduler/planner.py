@@ -4,6 +4,7 @@ Whether it still owns them is decided inside each statement. A planner that come
 cursor, never from now; what was missed meanwhile is planned by the job's own catch-up policy.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -18,6 +19,8 @@ from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
+PART = 500
+"""Cursors that are computed in one go."""
 LOOK_BACK = timedelta(seconds=1)
 """How far a look that is not thorough goes back behind what was planned."""
 SOON = timedelta(seconds=1)
@@ -91,16 +94,32 @@ class Planner:
         now = self._clock.now()
         until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
-        cursors = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
-        recurring: list[datetime] = []
-        moves: list[Move] = []
-        if cursors:
-            moves = self._moves(cursors, now)
-            recurring = await self._timetable.advance_cursors(node_id, self._epoch, moves, now)
+        cursors, more = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
+        moved, recurring = await self._advance(cursors, node_id, now)
         self._announce(once, recurring, now)
-        if len(cursors) >= limit or len(moves) < len(cursors):
+        if more or moved < len(cursors):
             return since
         return max(once) if len(once) >= limit else None  # those before are gone: not to be walked over again
+
+    async def _advance(self, cursors: Sequence[Cursor], node_id: int, now: datetime) -> tuple[int, list[datetime]]:
+        """Moves cursors, in parts: the database writes one while the next is computed. How many were to be moved, and
+        when the runs that came of it are ready."""
+        moved, ready = 0, list[datetime]()
+        writing: asyncio.Task[list[datetime]] | None = None
+        try:
+            for begin in range(0, len(cursors), PART):
+                moves = self._moves(cursors[begin : begin + PART], now)
+                moved += len(moves)
+                if writing is not None:
+                    ready += await writing
+                writing = asyncio.create_task(self._timetable.advance_cursors(node_id, self._epoch, moves, now))
+                await asyncio.sleep(0)  # it is on its way
+            if writing is not None:
+                ready += await writing
+        finally:
+            if writing is not None:
+                writing.cancel()
+        return moved, ready
 
     def _moves(self, cursors: Sequence[Cursor], now: datetime) -> list[Move]:
         """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence

@@ -31,6 +31,9 @@ _CURSOR_COLUMNS: Final = [
     "expires_after", "exclusive",
 ]  # fmt: skip
 
+FEW_MAX: Final = 24
+"""Jobs up to which one statement is quicker than three copies."""
+
 Numbers = tuple[Mapping[LaneKey, int], Mapping[UUID, list[int] | None]]
 """Those of lanes, and of the gates of jobs that have any."""
 Tables = Sequence[tuple[str, Packed | tuple[Sequence[str], Sequence[tuple[Any, ...]]]]]
@@ -69,6 +72,30 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         ("timetable", plain_cursors),
         ("timetable", (_CURSOR_COLUMNS, cursor_rows)),
     ]
+
+
+def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[str, list[Any]] | None:
+    """The same for a single statement; None unless they are few, and plain jobs that run once."""
+    if len(jobs) > FEW_MAX or not all(new.definition.timing.only_instant and _says_little(new) for new in jobs):
+        return None
+    definitions = [new.definition for new in jobs]
+    return {
+        "job_ids": [new.job_id for new in jobs],
+        "namespace_ids": [new.namespace_id for new in jobs],
+        "lane_ids": [lanes[lane_key(new.namespace_id, new.definition)] for new in jobs],
+        "names": [definition.name for definition in definitions],
+        "kinds": [definition.kind for definition in definitions],
+        "payloads": [to_json(definition.payload) for definition in definitions],
+        "due": [definition.timing.only_instant for definition in definitions],
+        "priorities": [definition.priority for definition in definitions],
+        "max_retries": [definition.retry.max_retries for definition in definitions],
+        "owners": [definition.owner for definition in definitions],
+        "created": [new.created_at for new in jobs],
+        "created_by": [new.created_by for new in jobs],
+        "run_ids": [scheduled_run_id(new.fires[0], new.job_id) if new.fires else None for new in jobs],
+        "next_fires": [new.next_due for new in jobs],
+        "shards": [shard_of(new.job_id) for new in jobs],
+    }
 
 
 def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ from hourhand.store.job_rows import (
     cursor_promises,
     rows_of,
     timing_column,
+    values_of_few,
 )
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import Names, lane_key
@@ -52,7 +53,12 @@ class Jobs:
     @tried_twice
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
         """Stores all or none; returns after the commit."""
-        tables = rows_of(jobs, await self.numbers(jobs))
+        numbers = await self.numbers(jobs)
+        few = values_of_few(jobs, numbers[0])
+        if few is not None:
+            await self._database.fetch(self._queries["insert_few"], **few)
+            return
+        tables = rows_of(jobs, numbers)
         async with self._database.transaction() as db:
             await self.copy(db, tables)
 
@@ -80,8 +86,12 @@ class Jobs:
                 await db.copy_records_to_table(table, schema_name=schema, columns=columns, records=rows)
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
-        row = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
-        return None if row is None else await self._job(row)
+        return (await self.get_jobs([(namespace_id, job_id)])).get((namespace_id, job_id))
+
+    async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> dict[tuple[int, UUID], Job]:
+        namespace_ids, job_ids = zip(*wanted, strict=True)
+        rows = await self._database.fetch(self._queries["get_jobs"], namespace_ids=namespace_ids, job_ids=job_ids)
+        return {(row["namespace_id"], row["job_id"]): await self._job(row) for row in rows}
 
     async def list_jobs(
         self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
@@ -202,7 +212,8 @@ class Jobs:
             return await self._held_runs(db, old)
 
     async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
-        current = await self._database.fetch_one(self._queries["get_job"], namespace_id=namespace_id, job_id=job_id)
+        wanted = {"namespace_ids": [namespace_id], "job_ids": [job_id]}
+        current = await self._database.fetch_one(self._queries["get_jobs"], **wanted)
         rows = await self._database.fetch(self._queries["list_versions"], job_id=job_id, limit=limit - 1)
         newest = [] if current is None else [_version(current)]
         return newest + [{**dict(row), "definition": from_json(row["definition"])} for row in rows]

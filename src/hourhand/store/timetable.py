@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from hourhand.database.connections import Database
+from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
+from hourhand.model.catchup import CatchUpPolicy
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
 from hourhand.ports.stores import EPOCH, Cursor, Move
@@ -20,7 +21,7 @@ class Timetable:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "timetable.sql", database.schema)
         # Reading a timing costs more than using it, and a recurring job's does not change within a version.
-        self._timings: dict[tuple[UUID, int], Timing] = {}
+        self._timings: dict[tuple[UUID, int], tuple[Timing, CatchUpPolicy]] = {}
 
     async def fire_once(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
@@ -32,20 +33,20 @@ class Timetable:
 
     async def due_cursors(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
-    ) -> list[Cursor]:
+    ) -> tuple[list[Cursor], bool]:
         rows = await self._database.fetch(
             self._queries["due_cursors"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
         )
-        return [
-            Cursor(
-                row["job_id"],
-                row["next_fire"],
-                row["version"],
-                self._timing(row["job_id"], row["version"], row["timing"]),
-                catchup_from_json(row["catchup"]),
-            )
-            for row in rows
+        if len(self._timings) > _TIMINGS_MAX:
+            self._timings.clear()
+        await self._learn([row for row in rows if (row["job_id"], row["version"]) not in self._timings])
+        known = self._timings
+        cursors = [
+            Cursor(job_id, next_fire, version, *known[job_id, version])
+            for job_id, next_fire, version, _ in rows
+            if (job_id, version) in known  # else it was changed between the two looks, and its cursor has moved
         ]
+        return cursors, len(rows) >= limit or len(cursors) < len(rows)
 
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
@@ -74,10 +75,15 @@ class Timetable:
         row = await self._database.fetch_one(self._queries["next_cursor"], since=since)
         return None if row is None else row["next_fire"]
 
-    def _timing(self, job_id: UUID, version: int, stored: str) -> Timing:
-        timing = self._timings.get((job_id, version))
-        if timing is None:
-            if len(self._timings) >= _TIMINGS_MAX:
-                self._timings.clear()
-            timing = self._timings[job_id, version] = timing_from_json(from_json(stored))
-        return timing
+    async def _learn(self, unknown: Sequence[Record]) -> None:
+        if not unknown:
+            return
+        rows = await self._database.fetch(
+            self._queries["read_timings"],
+            namespace_ids=[row["namespace_id"] for row in unknown],
+            job_ids=[row["job_id"] for row in unknown],
+            versions=[row["version"] for row in unknown],
+        )
+        for row in rows:
+            timing = timing_from_json(from_json(row["timing"]))
+            self._timings[row["job_id"], row["version"]] = timing, catchup_from_json(row["catchup"])

@@ -1,5 +1,6 @@
 """What becomes of a job that somebody changes, judged without a database."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -35,6 +36,9 @@ class Desk:
 
     def now(self) -> datetime:
         return self.time
+
+    async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> dict[tuple[int, UUID], Job]:
+        return {each: await self.get_job(*each) for each in wanted}
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job:
         return self.job

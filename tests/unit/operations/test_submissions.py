@@ -60,6 +60,9 @@ class Desk:
         self.plain += jobs
         self.jobs |= {new.job_id: new for new in jobs}
 
+    async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> dict[tuple[int, UUID], Job]:
+        return {each: await self.get_job(*each) for each in wanted}
+
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job:
         new = self.jobs[job_id]
         return Job(

@@ -1,5 +1,30 @@
--- name: get_job
-SELECT * FROM hourhand.jobs_in_full WHERE namespace_id = @namespace_id AND job_id = @job_id;
+-- name: insert_few
+-- A few plain jobs that run once, with their runs or cursors, in one round trip; many are copied.
+WITH x AS (
+    SELECT * FROM unnest(@job_ids::uuid[], @namespace_ids::int[], @lane_ids::int[], @names::text[], @kinds::text[],
+                         @payloads::jsonb[], @due::timestamptz[], @priorities::smallint[], @max_retries::smallint[],
+                         @owners::text[], @created::timestamptz[], @created_by::text[], @run_ids::uuid[],
+                         @next_fires::timestamptz[], @shards::smallint[])
+                  AS x(job_id, namespace_id, lane_id, name, kind, payload, due_at, priority, max_retries, owner, created_at,
+                       created_by, run_id, next_fire, shard)
+), stored AS (
+    INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, due_at, priority, max_retries, owner,
+                               status, version, created_at, created_by, updated_at)
+    SELECT job_id, namespace_id, lane_id, name, kind, payload, due_at, priority, max_retries, owner, 0, 1, created_at,
+           created_by, created_at
+      FROM x
+), cursors AS (
+    INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring)
+    SELECT job_id, next_fire, namespace_id, lane_id, 1, shard, priority, false FROM x WHERE next_fire IS NOT NULL
+)
+INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
+                                cause)
+SELECT run_id, job_id, due_at, due_at, namespace_id, lane_id, 1, 0, priority, 0 FROM x WHERE run_id IS NOT NULL;
+
+-- name: get_jobs
+SELECT j.*
+  FROM unnest(@namespace_ids::int[], @job_ids::uuid[]) AS x(namespace_id, job_id)
+  JOIN hourhand.jobs_in_full j ON j.namespace_id = x.namespace_id AND j.job_id = x.job_id;
 
 -- name: lock_job
 -- The row is locked first, so that two changes of one job follow each other.

@@ -24,14 +24,20 @@ ON CONFLICT DO NOTHING
 RETURNING ready_at;
 
 -- name: due_cursors
--- The recurring jobs of own shards that fall due up to the horizon, with what is needed to compute their next time.
-SELECT t.job_id, t.next_fire, t.version, j.timing, j.catchup
+-- The recurring jobs of own shards that fall due up to the horizon. When they fall due is asked for apart: a planner knows
+-- it of most.
+SELECT t.job_id, t.next_fire, t.version, t.namespace_id
   FROM hourhand.timetable t
-  JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
  WHERE t.recurring AND t.next_fire BETWEEN @since AND @until
    AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
  ORDER BY t.next_fire
  LIMIT @limit;
+
+-- name: read_timings
+-- What is needed to compute the next time of jobs. One that was changed meanwhile is left out; its cursor has moved.
+SELECT j.job_id, j.version, j.timing, j.catchup
+  FROM unnest(@namespace_ids::int[], @job_ids::uuid[], @versions::int[]) AS x(namespace_id, job_id, version)
+  JOIN hourhand.jobs j ON j.namespace_id = x.namespace_id AND j.job_id = x.job_id AND j.version = x.version;
 
 -- name: advance_cursors
 -- Moves cursors from the expected due time and version to the next one, and inserts the runs in between. A cursor that

@@ -1,0 +1,95 @@
+"""Questions that arrive together are asked together."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from hourhand.operations.group_read import BATCH_MAX, GroupRead
+
+
+class Store:
+    """Answers when it is told to; knows the squares of even numbers."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[int]] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.fault: Exception | None = None
+
+    async def read(self, keys: Sequence[int]) -> Mapping[int, int]:
+        self.asked.append(list(keys))
+        await self.answers.wait()
+        if self.fault is not None:
+            raise self.fault
+        return {key: key * key for key in keys if key % 2 == 0}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def reads(store: Store) -> GroupRead[int, int]:
+    return GroupRead(store.read)
+
+
+async def begun() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_alone_a_question_waits_for_nobody(store: Store, reads: GroupRead[int, int]) -> None:
+    assert (await reads.get(4), await reads.get(5)) == (16, None)
+    assert store.asked == [[4], [5]]
+
+
+async def test_what_comes_while_one_is_under_way_is_asked_next_and_together(
+    store: Store, reads: GroupRead[int, int]
+) -> None:
+    store.answers.clear()
+    tasks = [asyncio.create_task(reads.get(2))]
+    await begun()
+    tasks += [asyncio.create_task(reads.get(key)) for key in (4, 6, 4)]
+    await begun()
+    store.answers.set()
+    assert await asyncio.gather(*tasks) == [4, 16, 36, 16]
+    assert store.asked == [[2], [4, 6]]
+
+
+async def test_who_asks_while_the_same_is_under_way_is_answered_by_a_later_look(
+    store: Store, reads: GroupRead[int, int]
+) -> None:
+    store.answers.clear()
+    first = asyncio.create_task(reads.get(2))
+    await begun()
+    second = asyncio.create_task(reads.get(2))
+    await begun()
+    store.answers.set()
+    await asyncio.gather(first, second)
+    assert store.asked == [[2], [2]], "what was committed in between is seen"
+
+
+async def test_a_fault_is_told_to_all_who_asked_and_to_nobody_else(store: Store, reads: GroupRead[int, int]) -> None:
+    store.fault = RuntimeError("no")
+    told = await asyncio.gather(*(reads.get(key) for key in range(3)), return_exceptions=True)
+    assert [str(fault) for fault in told] == ["no"] * 3
+    store.fault = None
+    assert await reads.get(2) == 4
+
+
+async def test_one_who_gives_up_does_not_take_the_answer_from_others(store: Store, reads: GroupRead[int, int]) -> None:
+    store.answers.clear()
+    impatient, patient = asyncio.create_task(reads.get(2)), asyncio.create_task(reads.get(2))
+    await begun()
+    impatient.cancel()
+    store.answers.set()
+    assert await patient == 4
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+
+
+async def test_a_crowd_is_asked_for_in_bounded_parts(store: Store, reads: GroupRead[int, int]) -> None:
+    await asyncio.gather(*(reads.get(key) for key in range(2 * BATCH_MAX + 1)))
+    assert [len(keys) for keys in store.asked] == [BATCH_MAX, BATCH_MAX, 1]
