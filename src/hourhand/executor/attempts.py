@@ -2,9 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from uuid import UUID
+
+import msgspec
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
@@ -17,25 +19,21 @@ from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
 
 
-class _Running:
-    __slots__ = (
-        "_open_log", "careful", "claim", "is_early", "log", "outcome_when_stopped", "recorded", "started_at", "task",
-    )  # fmt: skip
-
-    def __init__(self, claim: Claim, open_log: Callable[[Claim], LogBuffer]) -> None:
-        self.claim = claim
-        self.careful = claim.careful
-        self.task: asyncio.Task[None] | None = None
-        self.is_early = False
-        """It waits for its time."""
-        self.started_at: datetime | None = None
-        """When it took its first step; None before."""
-        self._open_log = open_log
-        self.log: LogBuffer | None = None
-        """None until it says something: most attempts say nothing."""
-        self.outcome_when_stopped: Outcome | None = None
-        self.recorded = False
-        """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
+# A struct, because one is made per attempt: see JobDefinition.
+class _Running(msgspec.Struct, eq=False):
+    claim: Claim
+    careful: bool
+    open_log: Callable[[Claim], LogBuffer]
+    task: asyncio.Task[None] | None = None
+    is_early: bool = False
+    """It waits for its time."""
+    started_at: datetime | None = None
+    """When it took its first step; None before."""
+    log: LogBuffer | None = None
+    """None until it says something: most attempts say nothing."""
+    outcome_when_stopped: Outcome | None = None
+    recorded: bool = False
+    """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
 
     def is_stopping(self) -> bool:
         return self.outcome_when_stopped is not None
@@ -43,7 +41,7 @@ class _Running:
     def say(self, stream: str, text: str) -> None:
         """Takes one line of its log."""
         if self.log is None:
-            self.log = self._open_log(self.claim)
+            self.log = self.open_log(self.claim)
         self.log(stream, text)
 
 
@@ -73,24 +71,27 @@ class Attempts:
         self.transactions: Transactions | None = None
         """For attempts that record their end together with their work."""
 
-    def start(self, claim: Claim) -> None:
-        """Starts an attempt at its time: at once, or by a timer when it is a little ahead."""
-        running = _Running(claim, self._open_log)
-        self._in_hand[claim.run_id, claim.fence] = running
-        self._empty.clear()
-        self._start_when_due(running)
+    def start(self, *claims: Claim) -> None:
+        """Starts attempts at their time: at once, or by a timer when they are a little ahead."""
+        started = [_Running(claim, claim.careful, self._open_log) for claim in claims]
+        for running in started:
+            self._in_hand[running.claim.run_id, running.claim.fence] = running
+            self._empty.clear()
+        self._start_when_due(started)
 
-    def _start_when_due(self, running: _Running) -> None:
+    def _start_when_due(self, attempts: Sequence[_Running]) -> None:
         # Never early by anybody's clock: the estimate may be off by its error, and timers may fire a little too soon.
-        wait = self._clock.seconds_until(running.claim.ready_at) + min(self._clock.error_seconds, 0.05)
-        running.is_early = wait > 0
-        if running.is_early:
-            self._start_later(running, wait)
-            return
-        if running.careful and not self.lease_is_sure():
-            self._end(running, Interrupted(lease_unsure=True), self._clock.now())
-            return
-        running.task = asyncio.create_task(self._attempt(running))
+        error = min(self._clock.error_seconds, 0.05)
+        passed = self._clock.now() - timedelta(seconds=error)
+        create_task = asyncio.get_running_loop().create_task
+        for running in attempts:
+            running.is_early = running.claim.ready_at > passed
+            if running.is_early:
+                self._start_later(running, self._clock.seconds_until(running.claim.ready_at) + error)
+            elif running.careful and not self.lease_is_sure():
+                self._end(running, Interrupted(lease_unsure=True), self._clock.now())
+            else:
+                running.task = create_task(self._attempt(running))
 
     def _start_later(self, running: _Running, wait: float) -> None:
         """By one timer for all that are due in the same millisecond: a crowd at one instant is one."""
@@ -103,9 +104,8 @@ class Attempts:
         others.append(running)
 
     def _start_early(self, millisecond: int) -> None:
-        for running in self._early.pop(millisecond):
-            if running.is_early:  # else it was stopped meanwhile
-                self._start_when_due(running)
+        # Those that were stopped meanwhile no longer wait.
+        self._start_when_due([running for running in self._early.pop(millisecond) if running.is_early])
 
     def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
         """Asks an attempt to end; what it says then counts for nothing, `outcome` is recorded once it is gone."""
@@ -173,7 +173,11 @@ class Attempts:
         self._recorder.started(claim.run_id, claim.fence, started_at)
         outcome: Outcome
         try:
-            outcome = await self._run(running)
+            work = self._kinds[claim.kind].run
+            if claim.timeout_seconds is None and claim.deadline is None:
+                outcome = await work(self._task_of(running))
+            else:
+                outcome = await self._run_in_time(work, running)
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
@@ -190,35 +194,34 @@ class Attempts:
             claim.run_id, claim.attempt, self._clock.now, recorder.log, self._log_lines_max, recorder.is_crowded
         )
 
-    async def _run(self, running: _Running) -> Outcome:
+    def _task_of(self, running: _Running) -> Task:
         claim = running.claim
-        kind = self._kinds[claim.kind]
-        task = Task(
+        return Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, running.say, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running),
         )  # fmt: skip
-        allowed = None if claim.timeout_seconds is None and claim.deadline is None else self._allowed(claim)
-        if allowed is None:
-            return await kind.run(task)
+
+    async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], running: _Running) -> Outcome:
+        allowed = self._allowed(running.claim)
         if allowed.seconds <= 0:
             return allowed
+        task = self._task_of(running)
         task.timeout_seconds = allowed.seconds
         limit = asyncio.timeout(allowed.seconds)
         try:
             async with limit:
-                return await kind.run(task)
+                return await work(task)
         except TimeoutError:
             if limit.expired():
                 return allowed
             raise
 
-    def _allowed(self, claim: Claim) -> TimedOut | None:
-        """What becomes of an attempt that is not over after so many seconds; None when it may take for ever."""
-        left = None if claim.deadline is None else self._clock.seconds_until(claim.deadline)
-        if left is not None and (claim.timeout_seconds is None or left <= claim.timeout_seconds):
-            return TimedOut(left, deadline=True)
-        return None if claim.timeout_seconds is None else TimedOut(claim.timeout_seconds)
+    def _allowed(self, claim: Claim) -> TimedOut:
+        """What becomes of an attempt with a limit that is not over after so many seconds."""
+        timeout = math.inf if claim.timeout_seconds is None else claim.timeout_seconds
+        left = math.inf if claim.deadline is None else self._clock.seconds_until(claim.deadline)
+        return TimedOut(left, deadline=True) if left <= timeout else TimedOut(timeout)
 
     def _end(self, running: _Running, outcome: Outcome, ended_at: datetime) -> None:
         claim = running.claim

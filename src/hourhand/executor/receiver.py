@@ -51,7 +51,7 @@ class Receiver:
         capacity: Capacity,
         executor_id: Callable[[], int],
         clock: DatabaseClock,
-        start: Callable[[Claim], None],
+        start: "Callable[[*tuple[Claim, ...]], None]",
         settings: ExecutorSettings,
     ) -> None:
         """`offers`: every need this executor can fill, and the room that it takes."""
@@ -189,8 +189,7 @@ class Receiver:
             put_aside += claimed.put_aside
             # Asked for before what was claimed takes its first step: the database looks for the next while these run.
             following = self._following(slot_class, wishes, claimed) if left and again else None
-            for one in claimed.claims:
-                self._start(one)
+            self._start(*claimed.claims)
             self._answered()
             claimed = None if following is None else await self._outcome_of(slot_class, following)
         return Claimed([], shares, put_aside)

@@ -11,8 +11,10 @@ attempt said: it is said again, less and less often, until the database takes it
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from hourhand.executor.journal import Entry
 from hourhand.executor.keeper import Keeper
@@ -55,7 +57,7 @@ _PASSING: Final = ("40", "53", "55", "57", "58")
 """Those that no outcome is the cause of, such as deadlocks: taking a batch apart would only make more of them."""
 
 
-class _Ended(NamedTuple):
+class _Ended(msgspec.Struct, gc=False):
     claim: Claim
     started_at: datetime | None
     ended_at: datetime

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLES_MAX = 16
@@ -46,7 +46,7 @@ class DatabaseClock:
         return self._monotonic() - self._jumped
 
     def now(self) -> datetime:
-        return _EPOCH + timedelta(seconds=self._monotonic() + self._offset)
+        return datetime.fromtimestamp(self._monotonic() + self._offset, UTC)
 
     def seconds_until(self, instant: datetime) -> float:
         """Negative when it has passed."""

@@ -50,10 +50,11 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         lane_id = lanes[lane_key(new.namespace_id, new.definition)]
         due_at = new.definition.timing.only_instant
         if due_at is not None and _says_little(new):
-            plain_jobs.rows.append(pack_job(new, lane_id, due_at))
-            plain_runs.rows.extend([pack_run(new, lane_id, due) for due in new.fires])
+            job_id = new.job_id.bytes
+            plain_jobs.rows.append(pack_job(new, job_id, lane_id, due_at))
+            plain_runs.rows.extend([pack_run(new, job_id, lane_id, due) for due in new.fires])
             if new.next_due is not None:
-                plain_cursors.rows.append(pack_cursor(new, lane_id, new.next_due))
+                plain_cursors.rows.append(pack_cursor(new, job_id, lane_id, new.next_due))
             continue
         job_rows.append(_job_row(new, lane_id, due_at))
         # A run that must not overlap with others of its job is to be found by its job.

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from hourhand.model.ids import microseconds_since_epoch, scheduled_run_id, shard_of
+from hourhand.model.ids import microseconds_since_epoch, scheduled_run_bytes, shard_of
 from hourhand.model.states import Cause
 from hourhand.ports.stores import NewJob
 from hourhand.store.jsons import to_json_bytes
@@ -50,7 +50,8 @@ class Packed(NamedTuple):
         yield b"".join((_BEGIN, *self.rows, _END))
 
 
-def pack_job(new: NewJob, lane_id: int, due_at: datetime) -> bytes:
+def pack_job(new: NewJob, job_id: bytes, lane_id: int, due_at: datetime) -> bytes:
+    """`job_id`: that of the job, turned into bytes once for all of its rows."""
     definition = new.definition
     shared = _shared_by_jobs(
         new.namespace_id, lane_id, definition.name, definition.kind, definition.priority, definition.retry.max_retries,
@@ -58,21 +59,20 @@ def pack_job(new: NewJob, lane_id: int, due_at: datetime) -> bytes:
     )  # fmt: skip
     payload = to_json_bytes(definition.payload)
     head = _jsonb(len(payload) + 1, _JSONB_VERSION)
-    return b"".join((_JOB_BEGIN, new.job_id.bytes, shared, _time(due_at), head, payload))
+    return b"".join((_JOB_BEGIN, job_id, shared, _time(due_at), head, payload))
 
 
-def pack_run(new: NewJob, lane_id: int, due: datetime) -> bytes:
+def pack_run(new: NewJob, job_id: bytes, lane_id: int, due: datetime) -> bytes:
     """The one run of a job that runs once."""
-    run_id = scheduled_run_id(due, new.job_id)
     shared = _shared_by_runs(new.namespace_id, lane_id, new.definition.priority)
     time = _time(due)
-    return b"".join((_RUN_BEGIN, run_id.bytes, _UUID, new.job_id.bytes, shared, time, time))
+    return b"".join((_RUN_BEGIN, scheduled_run_bytes(due, new.job_id), _UUID, job_id, shared, time, time))
 
 
-def pack_cursor(new: NewJob, lane_id: int, next_fire: datetime) -> bytes:
+def pack_cursor(new: NewJob, job_id: bytes, lane_id: int, next_fire: datetime) -> bytes:
     shared = _shared_by_cursors(new.namespace_id, lane_id, new.definition.priority)
     shard = _int2(2, shard_of(new.job_id))
-    return b"".join((_CURSOR_BEGIN, new.job_id.bytes, shared, shard, _time(next_fire)))
+    return b"".join((_CURSOR_BEGIN, job_id, shared, shard, _time(next_fire)))
 
 
 _CURSOR_BEGIN: Final = struct.pack(">h", len(CURSOR_COLUMNS)) + _UUID
