@@ -67,9 +67,16 @@ class Days:
     """`MON#2` is (1, 2); `5L` is (5, 0)."""
     both: bool
     """Whether day of month and day of week must both match."""
+    _masks: dict[tuple[int, int], int] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def mask(self, first_weekday: int, length: int) -> int:
-        """Bit n is set where day n matches, in a month whose first day is that weekday (0 is Sunday)."""
+    def mask(self, shape: tuple[int, int]) -> int:
+        """Bit n is set where day n matches, in a month of that first weekday (0 is Sunday) and length."""
+        mask = self._masks.get(shape)
+        if mask is None:
+            mask = self._masks[shape] = self._mask(*shape)
+        return mask
+
+    def _mask(self, first_weekday: int, length: int) -> int:
         of_month = self.of_month
         for offset in self.last_offsets:
             of_month |= (1 << length) >> offset
@@ -103,7 +110,6 @@ class Cron:
     days: Days
     months: int
     _first: tuple[int, int, int]
-    _masks: dict[tuple[int, int], int] = field(compare=False, repr=False)
 
     @staticmethod
     def parse(text: str, seed: int = 0) -> "Cron":
@@ -131,11 +137,7 @@ class Cron:
     def _days_of(self, year: int, month: int) -> int:
         if not self.months >> month & 1:
             return 0
-        shape = _shape(year, month)
-        mask = self._masks.get(shape)
-        if mask is None:
-            mask = self._masks[shape] = self.days.mask(*shape)
-        return mask
+        return self.days.mask(_shape(year, month))
 
     def _time_from(self, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
         """The first matching time of day that is not earlier; `second` may be 60."""
@@ -212,16 +214,29 @@ _NTH: Final = re.compile(rf"(?P<weekday>{_VALUE})#(?P<nth>[0-9]+)")
 _LAST_WEEKDAY: Final = re.compile(r"(?P<weekday>[0-9]+|SUN|MON|TUE|WED|THU|FRI|SAT)L")
 
 
+# Expressions differ, but they are made of few different fields: a field is read once, and compiling takes a tenth.
+# Where `H` occurs the seed matters, and it belongs to one job only.
+
+
 @lru_cache(maxsize=16_384)
+def _bits(text: str, place: int, seed: int) -> int:
+    return _Reader(seed).bits(text, _FIELDS[place])
+
+
+@lru_cache(maxsize=4096)
+def _days(day_text: str, weekday_text: str, seed: int) -> Days:
+    return _Reader(seed).days(day_text, weekday_text)
+
+
+@lru_cache(maxsize=65_536)
 def _compile(text: str, seed: int) -> Cron:
     parts = _split(text)
     written = " ".join(parts)
     if parts[0] in MACROS:
         parts = MACROS[parts[0]].split()
     full = ["0", *parts] if len(parts) == 5 else parts
-    reader = _Reader(seed)
-    second, minute, hour, month = (reader.bits(full[at], _FIELDS[at]) for at in (0, 1, 2, 4))
-    days = reader.days(full[3], full[5])
+    second, minute, hour, month = (_bits(full[at], at, seed) for at in (0, 1, 2, 4))
+    days = _days(full[3], full[5], seed)
     cron = Cron(
         text=written,
         is_fixed_time=not any("*" in part or re.search(r"H[^,]*/", part) for part in full[:3]),
@@ -232,9 +247,9 @@ def _compile(text: str, seed: int) -> Cron:
         days=days,
         months=month,
         _first=(_lowest(hour), _lowest(minute), _lowest(second)),
-        _masks={},
     )
-    _refuse_if_never(cron)
+    if not _ever_fires(days, month):
+        raise CronFault("cron-never-fires", f"{written} never fires: no month it names has such a day")
     return cron
 
 
@@ -274,11 +289,11 @@ def _macro(word: str) -> str:
     raise CronFault("unknown-macro", f"there is no macro {word[:40]}; there are {', '.join(MACROS)}", None, [*MACROS])
 
 
-def _refuse_if_never(cron: Cron) -> None:
+@lru_cache(maxsize=4096)
+def _ever_fires(days: Days, months: int) -> bool:
     # A leap year has every day there is; over the years each of its months opens on each weekday.
-    lengths = {_shape(2024, month)[1] for month in range(1, 13) if cron.months >> month & 1}
-    if not any(cron.days.mask(weekday, length) for length in lengths for weekday in range(7)):
-        raise CronFault("cron-never-fires", f"{cron.text} never fires: no month it names has such a day")
+    lengths = {_shape(2024, month)[1] for month in range(1, 13) if months >> month & 1}
+    return any(days.mask((weekday, length)) for length in lengths for weekday in range(7))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hourhand.ports.stores import EPOCH, Cursor, Move
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 
-_TIMINGS_MAX = 50_000
+_TIMINGS_MAX = 65_536
 
 
 class Timetable:
@@ -38,7 +38,8 @@ class Timetable:
             self._queries["due_cursors"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
         )
         if len(self._timings) > _TIMINGS_MAX:
-            self._timings.clear()
+            for known_id in list(self._timings)[::2]:  # whichever: jobs take turns, so the oldest may be next
+                del self._timings[known_id]
         await self._learn([row for row in rows if (row["job_id"], row["version"]) not in self._timings])
         known = self._timings
         cursors = [

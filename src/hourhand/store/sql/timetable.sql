@@ -45,20 +45,27 @@ SELECT j.job_id, j.version, j.timing, j.catchup
 WITH moves AS (
     SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
                   AS m(job_id, expected, version, next_fire)
-), held AS (
-    SELECT t.job_id, m.next_fire AS following, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids,
-           t.expires_after, t.exclusive
+), found AS MATERIALIZED (
+    -- One by one, by their index, and then by their places, which are sorted: a plan made otherwise would read the whole
+    -- table, and two who move the same ones might wait for each other. A row that somebody changes meanwhile is no
+    -- longer at its place.
+    SELECT t.place, m.next_fire AS following
       FROM moves m
-      JOIN hourhand.timetable t ON t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
-     WHERE EXISTS (SELECT FROM hourhand.shards s
-                    WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
-     ORDER BY t.job_id
-       FOR UPDATE OF t
+     CROSS JOIN LATERAL (
+        SELECT t.ctid AS place FROM hourhand.timetable t
+         WHERE t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
+           AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
+        OFFSET 0
+     ) t
 ), moved AS (
-    UPDATE hourhand.timetable t SET next_fire = held.following
-      FROM held WHERE t.job_id = held.job_id AND held.following IS NOT NULL
+    UPDATE hourhand.timetable t SET next_fire = found.following
+      FROM found WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NOT NULL)) AND found.place = t.ctid
+    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
 ), ended AS (
-    DELETE FROM hourhand.timetable t USING held WHERE t.job_id = held.job_id AND held.following IS NULL
+    DELETE FROM hourhand.timetable t WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NULL))
+    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
+), held AS MATERIALIZED (
+    SELECT * FROM moved UNION ALL SELECT * FROM ended
 ), missed AS (
     INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
     SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason
@@ -79,6 +86,7 @@ SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, hel
                                        WHERE e.job_id = held.job_id AND e.cause <> 0
                                          AND e.ready_at <= @now::timestamptz - interval '1 second'
                                          AND e.run_id < x.run_id) AS behind
+    OFFSET 0                              -- looked for once, although it is used twice
  ) b
 ON CONFLICT DO NOTHING
 RETURNING ready_at;
