@@ -6,7 +6,6 @@ cursor, never from now; what was missed meanwhile is planned by the job's own ca
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -22,8 +21,6 @@ from hourhand.telemetry.events import Event
 
 PART = 500
 """Cursors that are computed in one go."""
-WRITING_MAX = 2
-"""Parts that are written at the same time."""
 LOOK_BACK = timedelta(seconds=1)
 """How far a look that is not thorough goes back behind what was planned."""
 SOON = timedelta(seconds=1)
@@ -107,23 +104,23 @@ class Planner:
         return min(goes_on, default=None)
 
     async def _advance(self, cursors: Sequence[Cursor], node_id: int, now: datetime) -> tuple[int, list[datetime]]:
-        """Moves cursors, in parts: the database writes while the next are computed. How many were to be moved, and when
-        the runs that came of it are ready."""
+        """Moves cursors, in parts: the database writes one while the next is computed. How many were to be moved, and
+        when the runs that came of it are ready."""
         moved, ready = 0, list[datetime]()
-        writing = deque[asyncio.Task[list[datetime]]]()
+        writing: asyncio.Task[list[datetime]] | None = None
         try:
             for begin in range(0, len(cursors), PART):
                 moves = self._moves(cursors[begin : begin + PART], now)
                 moved += len(moves)
-                if len(writing) >= WRITING_MAX:
-                    ready += await writing.popleft()
-                writing.append(asyncio.create_task(self._timetable.advance_cursors(node_id, self._epoch, moves, now)))
+                if writing is not None:
+                    ready += await writing
+                writing = asyncio.create_task(self._timetable.advance_cursors(node_id, self._epoch, moves, now))
                 await asyncio.sleep(0)  # it is on its way
-            while writing:
-                ready += await writing.popleft()
+            if writing is not None:
+                ready += await writing
         finally:
-            for task in writing:
-                task.cancel()
+            if writing is not None:
+                writing.cancel()
         return moved, ready
 
     def _moves(self, cursors: Sequence[Cursor], now: datetime) -> list[Move]:
