@@ -249,6 +249,16 @@ async def test_runs_that_are_ready_soon_are_announced_wherever_they_stand_in_the
     assert scheduler.bus.said == heard
 
 
+async def test_a_cursor_that_does_not_fit_its_job_does_not_keep_the_planner_busy(store: Store, clock: SetClock) -> None:
+    first, second = await pair(store, clock)
+    stray, other = new_job(every(60), next_due=at(0)), new_job(every(60), next_due=at(0))
+    await insert(store, stray, other)
+    await execute(store, "UPDATE hourhand.jobs SET version = 2 WHERE job_id = $1", stray.job_id)
+    async with asyncio.timeout(10):
+        await asyncio.gather(first.planner.run_once(), second.planner.run_once())
+    assert {row["job_id"] for row in await rows(store, "live_runs")} == {other.job_id}
+
+
 async def test_a_job_whose_zone_was_unknown_for_a_while_fires_at_its_own_times_only(
     store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

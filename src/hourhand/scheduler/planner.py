@@ -6,7 +6,7 @@ cursor, never from now; what was missed meanwhile is planned by the job's own ca
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from hourhand.model.catchup import GRACE, plan
@@ -95,46 +95,53 @@ class Planner:
         until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
         cursors, more = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
-        moved, recurring = await self._advance(cursors, node_id, now)
-        self._announce(once, recurring, now)
+        self._announce(once, now)
+        moved = await self._advance(cursors, node_id, now)
         # What was moved left dead entries behind in the index: not to be walked over again with each batch.
         goes_on = [max(once)] if len(once) >= limit else []
-        if more or moved < len(cursors):
-            goes_on.append(cursors[-1].next_fire if cursors and moved == len(cursors) else since)
+        if moved < len(cursors):
+            goes_on.append(since)
+        elif more and cursors:
+            goes_on.append(cursors[-1].next_fire)
         return min(goes_on, default=None)
 
-    async def _advance(self, cursors: Sequence[Cursor], node_id: int, now: datetime) -> tuple[int, list[datetime]]:
-        """Moves cursors, in parts: the database writes one while the next is computed. How many were to be moved, and
-        when the runs that came of it are ready."""
-        moved, ready = 0, list[datetime]()
+    async def _advance(self, cursors: Sequence[Cursor], node_id: int, now: datetime) -> int:
+        """Moves cursors, in parts: the database writes one while the next is computed. How many were to be moved."""
+        moved = 0
         writing: asyncio.Task[list[datetime]] | None = None
         try:
-            for begin in range(0, len(cursors), PART):
-                moves = self._moves(cursors[begin : begin + PART], now)
+            for moves in self._moves(cursors, now):
                 moved += len(moves)
                 if writing is not None:
-                    ready += await writing
+                    self._announce(await writing, now)
                 writing = asyncio.create_task(self._timetable.advance_cursors(node_id, self._epoch, moves, now))
                 await asyncio.sleep(0)  # it is on its way
             if writing is not None:
-                ready += await writing
+                self._announce(await writing, now)
         finally:
             if writing is not None:
                 writing.cancel()
-        return moved, ready
+        return moved
 
-    def _moves(self, cursors: Sequence[Cursor], now: datetime) -> list[Move]:
+    def _moves(self, cursors: Sequence[Cursor], now: datetime) -> Iterator[list[Move]]:
         """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence
         counting what was missed takes a while, and neither the others nor the leases may wait for it."""
         late = now - GRACE
-        moves = [self._move(cursor, now) for cursor in cursors if cursor.next_fire >= late]
+        on_time = [cursor for cursor in cursors if cursor.next_fire >= late]
+        for begin in range(0, len(on_time), PART):
+            yield [self._move(cursor, now) for cursor in on_time[begin : begin + PART]]
+        moves = list[Move]()
         ends = time.monotonic() + BUDGET_SECONDS
         for cursor in cursors:
             if cursor.next_fire < late:
                 moves.append(self._move(cursor, now))
                 if time.monotonic() > ends:
                     break
-        return moves
+                if len(moves) >= PART:
+                    yield moves
+                    moves = []
+        if moves:
+            yield moves
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
@@ -149,6 +156,7 @@ class Planner:
             return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), now + UNPLANNABLE_REST)
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
 
-    def _announce(self, once: Sequence[datetime], recurring: Sequence[datetime], now: datetime) -> None:
-        if any(ready <= now + SOON for ready in (*once, *recurring)):
+    def _announce(self, ready: Sequence[datetime], now: datetime) -> None:
+        """Of runs that were made, when they are ready."""
+        if any(at <= now + SOON for at in ready):
             self._bus.publish(Topic.READY)

@@ -22,6 +22,7 @@ class Timetable:
         self._queries = load_queries("hourhand.store.sql", "timetable.sql", database.schema)
         # Reading a timing costs more than using it, and a recurring job's does not change within a version.
         self._timings: dict[tuple[UUID, int], tuple[Timing, CatchUpPolicy]] = {}
+        self._epoch = 0
 
     async def fire_once(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
@@ -37,6 +38,9 @@ class Timetable:
         rows = await self._database.fetch(
             self._queries["due_cursors"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
         )
+        if epoch != self._epoch:  # perhaps after a fail-over, which may have taken a version back
+            self._epoch = epoch
+            self._timings.clear()
         if len(self._timings) > _TIMINGS_MAX:
             for known_id in list(self._timings)[::2]:  # whichever: jobs take turns, so the oldest may be next
                 del self._timings[known_id]
@@ -47,7 +51,7 @@ class Timetable:
             for job_id, next_fire, version, _ in rows
             if (job_id, version) in known  # else it was changed between the two looks, and its cursor has moved
         ]
-        return cursors, len(rows) >= limit or len(cursors) < len(rows)
+        return cursors, len(rows) >= limit
 
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]

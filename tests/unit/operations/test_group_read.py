@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hourhand.operations.group_read import BATCH_MAX, GroupRead
+from hourhand.model.errors import DatabaseUnavailable
+from hourhand.operations.group_read import BATCH_MAX, UNDER_WAY_MAX, GroupRead
 
 
 class Store:
@@ -16,12 +17,15 @@ class Store:
         self.answers = asyncio.Event()
         self.answers.set()
         self.fault: Exception | None = None
+        self.bad: int | None = None
 
     async def read(self, keys: Sequence[int]) -> Mapping[int, int]:
         self.asked.append(list(keys))
         await self.answers.wait()
         if self.fault is not None:
             raise self.fault
+        if self.bad in keys:
+            raise ValueError(f"{self.bad} cannot be read")
         return {key: key * key for key in keys if key % 2 == 0}
 
 
@@ -45,17 +49,20 @@ async def test_alone_a_question_waits_for_nobody(store: Store, reads: GroupRead[
     assert store.asked == [[4], [5]]
 
 
-async def test_what_comes_while_one_is_under_way_is_asked_next_and_together(
+async def test_what_comes_while_others_are_under_way_is_asked_next_and_together(
     store: Store, reads: GroupRead[int, int]
 ) -> None:
     store.answers.clear()
-    tasks = [asyncio.create_task(reads.get(2))]
+    tasks = []
+    for key in range(0, 2 * UNDER_WAY_MAX, 2):
+        tasks.append(asyncio.create_task(reads.get(key)))
+        await begun()
+    tasks += [asyncio.create_task(reads.get(key)) for key in (14, 16, 14)]
     await begun()
-    tasks += [asyncio.create_task(reads.get(key)) for key in (4, 6, 4)]
-    await begun()
+    assert store.asked == [[0], [2]], "the rest gathers"
     store.answers.set()
-    assert await asyncio.gather(*tasks) == [4, 16, 36, 16]
-    assert store.asked == [[2], [4, 6]]
+    assert await asyncio.gather(*tasks) == [0, 4, 196, 256, 196]
+    assert store.asked[2:] == [[14, 16]]
 
 
 async def test_who_asks_while_the_same_is_under_way_is_answered_by_a_later_look(
@@ -77,6 +84,35 @@ async def test_a_fault_is_told_to_all_who_asked_and_to_nobody_else(store: Store,
     assert [str(fault) for fault in told] == ["no"] * 3
     store.fault = None
     assert await reads.get(2) == 4
+
+
+async def test_one_that_cannot_be_read_does_not_fail_its_neighbours(store: Store, reads: GroupRead[int, int]) -> None:
+    store.bad = 3
+    told = await asyncio.gather(*(reads.get(key) for key in (2, 3, 4)), return_exceptions=True)
+    assert [told[0], str(told[1]), told[2]] == [4, "3 cannot be read", 16]
+
+
+async def test_when_the_database_is_away_it_is_not_asked_again_for_each_of_them(
+    store: Store, reads: GroupRead[int, int]
+) -> None:
+    store.fault = DatabaseUnavailable("gone")
+    told = await asyncio.gather(*(reads.get(key) for key in range(3)), return_exceptions=True)
+    assert [type(fault) for fault in told] == [DatabaseUnavailable] * 3
+    assert store.asked == [[0, 1, 2]]
+
+
+async def test_whoever_waits_is_told_when_the_asking_ends(store: Store, reads: GroupRead[int, int]) -> None:
+    store.answers.clear()
+    waiting = [asyncio.create_task(reads.get(2))]
+    await begun()
+    [asking] = [task for task in asyncio.all_tasks() if task.get_name() == "group read"]
+    reads._waiting[4] = asyncio.get_running_loop().create_future()
+    waiting.append(asyncio.create_task(reads.get(4)))
+    asking.cancel()
+    assert [type(told) for told in await asyncio.gather(*waiting, return_exceptions=True)] == [
+        asyncio.CancelledError,
+        asyncio.CancelledError,
+    ]
 
 
 async def test_one_who_gives_up_does_not_take_the_answer_from_others(store: Store, reads: GroupRead[int, int]) -> None:

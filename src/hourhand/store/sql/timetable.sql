@@ -46,10 +46,9 @@ WITH moves AS (
     SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
                   AS m(job_id, expected, version, next_fire)
 ), found AS MATERIALIZED (
-    -- One by one, by their index, and then by their places, which are sorted: a plan made otherwise would read the whole
-    -- table, and two who move the same ones might wait for each other. A row that somebody changes meanwhile is no
-    -- longer at its place.
-    SELECT t.place, m.next_fire AS following
+    -- One by one, by their index, and then by their places: a plan made otherwise would read the whole table. In order of
+    -- places, so that two who move the same ones never wait for each other.
+    SELECT t.place, m.expected, m.version, m.next_fire AS following
       FROM moves m
      CROSS JOIN LATERAL (
         SELECT t.ctid AS place FROM hourhand.timetable t
@@ -57,12 +56,18 @@ WITH moves AS (
            AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
         OFFSET 0
      ) t
+     ORDER BY t.place
 ), moved AS (
     UPDATE hourhand.timetable t SET next_fire = found.following
-      FROM found WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NOT NULL)) AND found.place = t.ctid
+      FROM found
+     WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NOT NULL)) AND found.place = t.ctid
+       AND t.next_fire = found.expected AND t.version = found.version
     RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
 ), ended AS (
-    DELETE FROM hourhand.timetable t WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NULL))
+    DELETE FROM hourhand.timetable t
+     USING found
+     WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NULL)) AND found.place = t.ctid
+       AND t.next_fire = found.expected AND t.version = found.version
     RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
 ), held AS MATERIALIZED (
     SELECT * FROM moved UNION ALL SELECT * FROM ended
