@@ -74,6 +74,10 @@ class DatabaseSettings:
     notices a connection that has died without a word. Renewals of leases get a third of their lease."""
 
 
+_LET_PASS_SECONDS: Final = 0.05
+"""Who asks again at once may be there before the other one has got what it waited for, and stand in its way again."""
+
+
 def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
     """For what does all it does in one statement or transaction. When two stand in each other's way, PostgreSQL takes
     one of them back: that one is done once more, and told as DatabaseUnavailable when it meets the same again."""
@@ -82,6 +86,7 @@ def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Cor
     async def twice(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         with suppress(*_IN_EACH_OTHERS_WAY):
             return await work(*args, **kwargs)
+        await asyncio.sleep(_LET_PASS_SECONDS)
         try:
             return await work(*args, **kwargs)
         except _IN_EACH_OTHERS_WAY as fault:
