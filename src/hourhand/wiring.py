@@ -32,6 +32,7 @@ from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
+from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
 from hourhand.store.explain import Explain
 from hourhand.store.jobs import Jobs
@@ -72,6 +73,7 @@ class Store:
     turns: Turns
     queues: Queues
     explain: Explain
+    calendars: Calendars
 
 
 def store_on(database: Database) -> Store:
@@ -93,6 +95,7 @@ def store_on(database: Database) -> Store:
         Turns(database, live_runs),
         Queues(database),
         Explain(database, names),
+        Calendars(database),
     )
 
 
@@ -382,10 +385,12 @@ class ApiNode(Node):
         from hourhand.api.app import ApiOperations, build_app
         from hourhand.job_kinds.registry import kinds_for_checking
         from hourhand.operations.access import Access
+        from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
         from hourhand.operations.explain import ExplainOperations
         from hourhand.operations.jobs import JobOperations
         from hourhand.operations.nodes import NodeOperations
+        from hourhand.operations.previews import PreviewOperations
         from hourhand.operations.queues import QueueOperations
         from hourhand.operations.runs import RunOperations
 
@@ -395,7 +400,15 @@ class ApiNode(Node):
         self.access = Access(store.tokens, store.names)
         operations = ApiOperations(
             jobs=JobOperations(
-                store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus, config.submit
+                store.jobs,
+                store.submissions,
+                store.runs,
+                kinds,
+                self.clock,
+                self.ids,
+                self.bus,
+                config.submit,
+                store.calendars,
             ),
             runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.ids, self.bus),
             cluster=ClusterOperations(
@@ -405,6 +418,8 @@ class ApiNode(Node):
             nodes=NodeOperations(store.nodes, self.bus),
             queues=QueueOperations(store.queues, store.names, self.bus),
             explain=ExplainOperations(store.explain),
+            calendars=CalendarOperations(store.calendars, self.clock),
+            previews=PreviewOperations(store.calendars, self.clock),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None

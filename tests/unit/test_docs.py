@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,7 @@ from hourhand.model.cron import MACROS
 from hourhand.model.explain import GateName
 from hourhand.model.node_state import NodeState
 from hourhand.model.schedule_form import parse_timing
+from hourhand.operations.calendars import CalendarRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
 from hourhand.operations.requests import CatchUpRequest, JobRequest, RetryRequest
 
@@ -79,6 +81,7 @@ def first_words(page: Path, title: str) -> list[str]:
         ("fields of JobRequest", [*JobRequest.__struct_fields__]),
         ("fields of RetryRequest", [*RetryRequest.__struct_fields__]),
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
+        ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
         ("payload of python", [HANDLER_FIELD]),
         ("payload of command", [*command_payload.FIELDS]),
         ("payload of http", [*http_payload.FIELDS]),
@@ -178,7 +181,7 @@ def test_the_page_of_commands_has_the_exit_codes() -> None:
 # --- problem codes ----------------------------------------------------------------------------------------
 
 # Where each maker of refusals takes its code: the place among its arguments.
-_FIELD_CODES: Final = {"Fault": 1, "refuse": 1, "CronFault": 0, "InstantFault": 0}
+_FIELD_CODES: Final = {"Fault": 1, "refuse": 1, "CronFault": 0, "InstantFault": 0, "RRuleFault": 0}
 _PROBLEM_CODES: Final = {"Conflict": 0, "MalformedBody": 0, "BadRequest": 0, "InvalidParameter": 2}
 
 
@@ -221,7 +224,7 @@ def test_the_page_of_the_api_has_every_problem_with_its_status() -> None:
 
 def all_endpoints() -> list[Endpoint]:
     nobody: Any = None
-    return list_endpoints(ApiOperations(*[nobody] * 7), ApiSettings())
+    return list_endpoints(ApiOperations(*[nobody] * len(fields(ApiOperations))), ApiSettings())
 
 
 def told_routes(page: Path) -> dict[str, list[str]]:

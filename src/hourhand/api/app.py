@@ -20,6 +20,7 @@ from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
 from hourhand.api.refusals import BadRequest
 from hourhand.api.router import Router
+from hourhand.api.routes.calendars import CalendarRoutes
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
@@ -27,15 +28,18 @@ from hourhand.api.routes.explain import ExplainRoutes
 from hourhand.api.routes.health import HealthRoutes
 from hourhand.api.routes.jobs import JobRoutes
 from hourhand.api.routes.nodes import NodeRoutes
+from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.operations.access import Access
+from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.cluster import ClusterOperations
 from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
 from hourhand.operations.runs import RunOperations
@@ -56,6 +60,8 @@ class ApiOperations:
     nodes: NodeOperations
     queues: QueueOperations
     explain: ExplainOperations
+    calendars: CalendarOperations
+    previews: PreviewOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
@@ -71,6 +77,8 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
         *JobRoutes(jobs, runs, settings).endpoints(),
         *RunRoutes(runs).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
+        *CalendarRoutes(operations.calendars).endpoints(),
+        *PreviewRoutes(operations.previews).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),

@@ -41,6 +41,10 @@ class JobView(msgspec.Struct, kw_only=True):
     end_at: datetime | None
     dst_gap: str
     dst_overlap: str
+    max_runs: int | None
+    jitter: str | None
+    calendars: list[str] | None
+    on_excluded: str | None
     queue: str
     priority: int
     max_retries: int
@@ -227,6 +231,10 @@ def job_view(job: Job) -> JobView:
         end_at=timing.end_at,
         dst_gap=timing.gap.value,
         dst_overlap=timing.overlap.value,
+        max_runs=timing.max_runs,
+        jitter=None if timing.jitter is None else format_duration(timing.jitter),
+        calendars=list(timing.calendars) or None,
+        on_excluded=timing.on_excluded.value if timing.calendars else None,
         queue=definition.queue,
         priority=definition.priority,
         max_retries=definition.retry.max_retries,

@@ -25,10 +25,23 @@ _OPTIONS: Final = (
     click.option("--kind", metavar="KIND", help="command, http or python."),
     click.option("--cron", metavar="EXPR", help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'."),
     click.option("--every", metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
+    click.option("--after-completion", is_flag=True, help="With --every: counted from the end of the run before."),
+    click.option("--rrule", metavar="RULE", help="Due by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=2TU'."),
+    click.option("--first", metavar="TIME", help="Where --rrule begins, by the clock of --tz: 2030-01-31T09:00."),
+    click.option("--daily", metavar="TIME", help="Due each day, from a first time on: 09:00, 2030-01-31T09:00."),
+    click.option("--weekly", metavar="TIME", help="Due each week, from a first time on."),
+    click.option("--monthly", metavar="TIME", help="Due each month, from a first time on."),
+    click.option("--yearly", metavar="TIME", help="Due each year, from a first time on."),
     click.option("--at", metavar="TIME", help="Due once: RFC 3339, +10m, 06:00, 'tomorrow 06:00'."),
     click.option("--tz", metavar="ZONE", help="Zone of the schedule and of times without offset: Europe/Berlin."),
     click.option("--start-at", metavar="TIME", help="Not due before."),
     click.option("--end-at", metavar="TIME", help="Not due after."),
+    click.option("--dst-gap", metavar="WORD", help="fire_after or skip: a fixed time that the clock jumps over."),
+    click.option("--dst-overlap", metavar="WORD", help="auto, first, last or both: a time that comes twice."),
+    click.option("--max-runs", metavar="N", help="Completed after so many runs of its schedule."),
+    click.option("--jitter", metavar="LENGTH", help="Spread starts over this much after the due time."),
+    click.option("--calendar", "calendars", metavar="NAME", multiple=True, help="Leave out its times; none: no more."),
+    click.option("--on-excluded", metavar="WORD", help="skip or next_allowed: a due time that a calendar leaves out."),
     click.option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
     click.option("--payload-file", metavar="FILE", help="The same from a file, - for stdin."),
     click.option("--handler", metavar="NAME", help="Python handler to call; makes a python job."),
@@ -60,12 +73,14 @@ _OPTIONS: Final = (
 )
 
 
-_AS_THEY_ARE: Final = ("queue", "max_retries", "description", "owner", "at_most_once")
+_AS_THEY_ARE: Final = ("queue", "max_retries", "description", "owner", "at_most_once", "dst_gap", "dst_overlap")
 _MAY_BE_NONE: Final = (
     "timeout", "queue_timeout", "deadline", "overlap", "on_next_due", "concurrency_key", "rate_limit", "on_disconnect",
+    "jitter", "on_excluded",
 )  # fmt: skip
 """Options that take the word "none": the job then has no such thing."""
-_NUMBERS_OR_NONE: Final = ("overlap_max", "max_concurrency", "concurrency_limit")
+_NUMBERS_OR_NONE: Final = ("overlap_max", "max_concurrency", "concurrency_limit", "max_runs")
+_KINDS: Final = ("cron", "every", "at", "rrule", "daily", "weekly", "monthly", "yearly")
 
 
 def field_options(command: _Command) -> _Command:
@@ -120,6 +135,8 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
     for name in _MAY_BE_NONE:
         if given[name] is not None:
             fields[name] = None if given[name] == _NONE else given[name]
+    if given["calendars"]:
+        fields["calendars"] = None if given["calendars"] == (_NONE,) else list(given["calendars"])
     for name in _NUMBERS_OR_NONE:
         if given[name] is not None:
             fields[name] = whole_number(given[name], f"--{name.replace('_', '-')}")
@@ -218,13 +235,22 @@ def _body(text: str) -> Any:
 
 
 def _schedule(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    kinds = [kind for kind in ("cron", "every", "at") if given[kind] is not None]
+    kinds = [kind for kind in _KINDS if given[kind] is not None]
     if len(kinds) > 1:
         raise click.UsageError(f"only one of {', '.join(f'--{kind}' for kind in kinds)} can be given", ctx)
+    if given["after_completion"] and kinds != ["every"]:
+        raise click.UsageError("--after-completion goes with --every", ctx)
+    if given["first"] is not None and kinds != ["rrule"]:
+        raise click.UsageError("--first goes with --rrule", ctx)
     if not kinds:
         return None
     value = given[kinds[0]]
-    return {kinds[0]: _time(ctx, "at", value, now, given["tz"]) if kinds == ["at"] else value}
+    schedule = {kinds[0]: _time(ctx, "at", value, now, given["tz"]) if kinds == ["at"] else value}
+    if given["after_completion"]:
+        schedule["after"] = "completion"
+    if given["first"] is not None:
+        schedule["first"] = given["first"]
+    return schedule
 
 
 def _time(ctx: click.Context, name: str, text: str, now: datetime, zone: str | None) -> str:

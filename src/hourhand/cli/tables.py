@@ -84,6 +84,9 @@ def job_details(job: JobView) -> None:
             ("next due", job.next_due and local_time(job.next_due)),
             ("starts", job.start_at and local_time(job.start_at)),
             ("ends", job.end_at and local_time(job.end_at)),
+            ("runs at most", job.max_runs),
+            ("jitter", job.jitter),
+            ("calendars", job.calendars and f"{', '.join(job.calendars)}: {job.on_excluded}"),
             ("kind", job.kind),
             ("payload", job.payload and json.dumps(job.payload, ensure_ascii=False)),
             ("queue", job.queue),
@@ -364,8 +367,12 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
             return "once, at once"
         case {"at": str(at)}:
             return f"once, at {at}"
+        case {"every": every, "after": "completion"}:
+            return f"every {every} after completion"
         case {"every": every}:
             return f"every {every}"
+        case {"rrule": rule, "first": first}:
+            return f"{rule} from {first}"
         case {"cron": cron}:
             return f"cron {cron}"
         case _:

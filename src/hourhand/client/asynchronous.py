@@ -202,6 +202,32 @@ class AsyncClient:
         """Which scheduler owns which shards; with `each`, also one by one."""
         return await self.send(calls.shards(each))
 
+    # --- calendars and previews ---------------------------------------------------------------------------
+
+    async def calendars(self, after: str | None = None, limit: int = 500) -> list[views.CalendarView]:
+        """One page, by name; `after` is the last name of the page before."""
+        return await self.send(calls.calendars(after, limit))
+
+    async def get_calendar(self, name: str) -> views.CalendarView:
+        return await self.send(calls.get_calendar(name))
+
+    async def put_calendar(self, name: str, *, if_version: int | None = None, **fields: Any) -> views.CalendarView:
+        """Makes it, or replaces all of it: zone, dates, weekly, blackouts, description."""
+        return await self.send(calls.put_calendar(name, fields, if_version))
+
+    async def import_calendar(self, name: str, text: str, zone: str | None = None) -> views.CalendarView:
+        """Makes it of the events of an iCalendar file."""
+        return await self.send(calls.import_calendar(name, text, zone))
+
+    async def delete_calendar(self, name: str) -> None:
+        """Refused while jobs use it."""
+        await self.send(calls.delete_calendar(name))
+
+    async def preview(self, **fields: Any) -> views.PreviewView:
+        """When a schedule would fall due; parameters as in the API: cron, every, rrule, zone, count, ... (`from` as
+        `**{"from": ...}`)."""
+        return await self.send(calls.preview(fields))
+
     # --- queues and namespaces ----------------------------------------------------------------------------
 
     async def queues(self) -> list[views.QueueView]:

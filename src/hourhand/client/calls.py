@@ -85,6 +85,10 @@ class _Queues(msgspec.Struct):
     queues: list[views.QueueView]
 
 
+class _Calendars(msgspec.Struct):
+    calendars: list[views.CalendarView]
+
+
 def _reader(kind: type[T]) -> Callable[[bytes], T]:
     return msgspec.json.Decoder(kind).decode
 
@@ -113,6 +117,9 @@ _shards = _reader(views.ShardsView)
 _queues = _reader(_Queues)
 _queue = _reader(views.QueueView)
 _namespace = _reader(views.NamespaceView)
+_calendars = _reader(_Calendars)
+_calendar = _reader(views.CalendarView)
+_preview = _reader(views.PreviewView)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -283,6 +290,46 @@ def set_namespace(name: str, fields: Mapping[str, Any]) -> Call[views.NamespaceV
     return _sending("PUT", f"/namespaces/{_segment(name)}", _namespace, fields)
 
 
+# --- calendars and previews -------------------------------------------------------------------------------
+
+
+def calendars(after: str | None, limit: int) -> Call[list[views.CalendarView]]:
+    params = _params({"after": after, "limit": limit})
+    return Call("GET", f"{BASE}/calendars", lambda body: _calendars(body).calendars, params)
+
+
+def get_calendar(name: str) -> Call[views.CalendarView]:
+    return Call("GET", _calendar_path(name), _calendar)
+
+
+def put_calendar(name: str, fields: Mapping[str, Any], if_version: int | None) -> Call[views.CalendarView]:
+    headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
+    return _sending("PUT", _calendar_path(name), _calendar, fields, headers)
+
+
+def import_calendar(name: str, text: str, zone: str | None) -> Call[views.CalendarView]:
+    return Call(
+        "POST",
+        _calendar_path(name) + "/import",
+        _calendar,
+        _params({"zone": zone}),
+        content=text.encode(),
+        headers={"Content-Type": "text/calendar"},
+    )
+
+
+def delete_calendar(name: str) -> Call[None]:
+    return Call("DELETE", _calendar_path(name), lambda body: None)
+
+
+def preview(fields: Mapping[str, Any]) -> Call[views.PreviewView]:
+    params = _params({name: value for name, value in fields.items() if name not in ("cron", "calendar")})
+    for name in ("cron", "calendar"):
+        if fields.get(name) is not None:
+            params[name] = [fields[name]] if isinstance(fields[name], str) else list(fields[name])
+    return Call("GET", f"{BASE}/schedules/preview", _preview, params)
+
+
 # --- the rest ---------------------------------------------------------------------------------------------
 
 
@@ -320,6 +367,10 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _job_path(job_id: Identity, rest: str = "") -> str:
     return f"{BASE}/jobs/{_segment(job_id)}{rest}"
+
+
+def _calendar_path(name: str) -> str:
+    return f"{BASE}/calendars/{_segment(name)}"
 
 
 def _run_path(run_id: Identity, rest: str = "") -> str:

@@ -199,6 +199,32 @@ class Client:
         """Which scheduler owns which shards; with `each`, also one by one."""
         return self.send(calls.shards(each))
 
+    # --- calendars and previews ---------------------------------------------------------------------------
+
+    def calendars(self, after: str | None = None, limit: int = 500) -> list[views.CalendarView]:
+        """One page, by name; `after` is the last name of the page before."""
+        return self.send(calls.calendars(after, limit))
+
+    def get_calendar(self, name: str) -> views.CalendarView:
+        return self.send(calls.get_calendar(name))
+
+    def put_calendar(self, name: str, *, if_version: int | None = None, **fields: Any) -> views.CalendarView:
+        """Makes it, or replaces all of it: zone, dates, weekly, blackouts, description."""
+        return self.send(calls.put_calendar(name, fields, if_version))
+
+    def import_calendar(self, name: str, text: str, zone: str | None = None) -> views.CalendarView:
+        """Makes it of the events of an iCalendar file."""
+        return self.send(calls.import_calendar(name, text, zone))
+
+    def delete_calendar(self, name: str) -> None:
+        """Refused while jobs use it."""
+        self.send(calls.delete_calendar(name))
+
+    def preview(self, **fields: Any) -> views.PreviewView:
+        """When a schedule would fall due; parameters as in the API: cron, every, rrule, zone, count, ... (`from` as
+        `**{"from": ...}`)."""
+        return self.send(calls.preview(fields))
+
     # --- queues and namespaces ----------------------------------------------------------------------------
 
     def queues(self) -> list[views.QueueView]:

@@ -31,6 +31,10 @@ class JobView(msgspec.Struct, kw_only=True):
     end_at: datetime | None = None
     dst_gap: str | None = None
     dst_overlap: str | None = None
+    max_runs: int | None = None
+    jitter: str | None = None
+    calendars: list[str] | None = None
+    on_excluded: str | None = None
     queue: str = ""
     priority: int = 5
     max_retries: int | None = None
@@ -308,3 +312,31 @@ class ExplanationView(msgspec.Struct, kw_only=True):
     advice: str | None = None
     gates: list[GateView] = []
     expires_at: datetime | None = None
+
+
+class CalendarView(msgspec.Struct, kw_only=True):
+    """Times that jobs leave out."""
+
+    name: str
+    zone: str | None = None
+    dates: list[str] = []
+    weekly: list[dict[str, Any]] = []
+    blackouts: list[dict[str, Any]] = []
+    description: str = ""
+    version: int = 1
+    jobs: int = 0
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    updated_by: str | None = None
+
+
+class PreviewView(msgspec.Struct, kw_only=True):
+    """When a schedule would fall due."""
+
+    times: list[datetime] = []
+    local: list[str] = []
+    words: str = ""
+    notes: list[str] = []
+    dst_days: list[str] = []
+    zone: str = "UTC"
+    more: bool = False

@@ -120,6 +120,14 @@ def readings_of(local: datetime, zone: ZoneInfo) -> list[datetime]:
     return [instant.astimezone(zone) for instant in ([early] if early == late else [early, late])]
 
 
+def find_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
+    """The instant in (after, until] at which the zone's clock is set. Of several, one; none if they take each other
+    back: ask for a few days at a time."""
+    if until <= after or after.astimezone(zone).utcoffset() == until.astimezone(zone).utcoffset():
+        return None
+    return _jump_between(after, until, zone)
+
+
 def _next_ahead(
     after: datetime,
     wall: datetime,

@@ -10,6 +10,7 @@ A new kind of schedule is a class with the members of `Kind`, a row in `_STORED`
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
@@ -28,14 +29,18 @@ from hourhand.model.local_time import (
     next_instant,
     parse_instant,
 )
+from hourhand.model.rrule import RRule
 
 __all__ = [
+    "AfterCompletion",
     "At",
     "CronSchedule",
     "DstOverlap",
     "Every",
     "Gap",
     "Now",
+    "OnExcluded",
+    "RRuleSchedule",
     "Schedule",
     "Timing",
     "describe",
@@ -52,6 +57,13 @@ _HORIZON: Final = datetime(YEAR_MAX + 1, 1, 1, tzinfo=UTC) - _TICK
 
 
 _dst_rule: Final = lru_cache(maxsize=32)(DstRule)
+
+
+class OnExcluded(StrEnum):
+    """What becomes of a due time that a calendar leaves out."""
+
+    SKIP = "skip"
+    NEXT_ALLOWED = "next_allowed"
 
 
 class Kind(Protocol):
@@ -146,7 +158,55 @@ class Every:
         return {"every": format_duration(self.interval)}
 
 
-Schedule: TypeAlias = Now | At | CronSchedule | Every
+@dataclass(frozen=True, slots=True)
+class AfterCompletion:
+    """Due at `anchor`, and then each `interval` after the run before has ended.
+
+    Only its first due time can be known: each further one is set by the statement that ends a run.
+    """
+
+    interval: timedelta
+    anchor: datetime
+    recurring: ClassVar[bool] = True
+
+    def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
+        return self.anchor if self.anchor > instant else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"every": format_duration(self.interval), "anchor": format_instant(self.anchor), "after": "completion"}
+
+    def describe(self) -> dict[str, Any]:
+        return {"every": format_duration(self.interval), "after": "completion"}
+
+
+@dataclass(frozen=True, slots=True)
+class RRuleSchedule:
+    """Due by a recurrence rule and the local clock of the job's zone, counted from a first local time."""
+
+    text: str
+    first: datetime
+    """Without a zone."""
+    last: datetime | None = None
+    """What COUNT or UNTIL come to, found once when the rule is read."""
+    short: str | None = None
+    """`daily`, `weekly`, … where that is what the user wrote."""
+    recurring: ClassVar[bool] = True
+
+    def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
+        rule = RRule.compile(self.text, self.first, self.last)
+        choice = _dst_rule(rule.is_fixed_time, timing.gap, timing.overlap)
+        return next_instant(instant, rule.next_local, load_zone(timing.zone), choice)
+
+    def to_json(self) -> dict[str, Any]:
+        last = self.last and self.last.isoformat()
+        return {"rrule": self.text, "first": self.first.isoformat(), "last": last, "short": self.short}
+
+    def describe(self) -> dict[str, Any]:
+        first = self.first.isoformat()
+        return {"rrule": self.text, "first": first} if self.short is None else {self.short: first}
+
+
+Schedule: TypeAlias = Now | At | CronSchedule | Every | AfterCompletion | RRuleSchedule
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -158,6 +218,13 @@ class Timing(msgspec.Struct, frozen=True):
     end_at: datetime | None = None
     gap: Gap = Gap.FIRE_AFTER
     overlap: DstOverlap = DstOverlap.AUTO
+    max_runs: int | None = None
+    """So many due times make a run; then the job is completed. Counted in the store."""
+    jitter: timedelta | None = None
+    """Starts are spread over this much after the due time: see `jitter.py`."""
+    calendars: tuple[str, ...] = ()
+    """Names of calendars whose times are left out: see `exclusion.py`, which also applies them."""
+    on_excluded: OnExcluded = OnExcluded.SKIP
 
     @property
     def recurring(self) -> bool:
@@ -171,6 +238,22 @@ class Timing(msgspec.Struct, frozen=True):
             return None
         schedule = self.schedules[0]
         return schedule.instant if isinstance(schedule, Now | At) else None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether planning it takes more than a cursor: a budget, a spread of starts, calendars, ends of runs."""
+        return (
+            self.max_runs is not None
+            or self.jitter is not None
+            or bool(self.calendars)
+            or self.after_completion is not None
+        )
+
+    @property
+    def after_completion(self) -> timedelta | None:
+        """How long after the end of a run the next one is due, where that is the job's schedule; it stands alone."""
+        schedule = self.schedules[0]
+        return schedule.interval if isinstance(schedule, AfterCompletion) else None
 
     @property
     def says_more(self) -> bool:
@@ -223,12 +306,20 @@ _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
     "now": lambda stored: Now(parse_instant(stored["now"])),
     "at": lambda stored: At(parse_instant(stored["at"]), stored["asked"] and parse_instant(stored["asked"])),
     "cron": lambda stored: CronSchedule(stored["cron"], int(stored["seed"])),
-    "every": lambda stored: Every(parse_duration(stored["every"]), parse_instant(stored["anchor"])),
+    "every": lambda stored: (AfterCompletion if "after" in stored else Every)(
+        parse_duration(stored["every"]), parse_instant(stored["anchor"])
+    ),
+    "rrule": lambda stored: RRuleSchedule(
+        stored["rrule"],
+        datetime.fromisoformat(stored["first"]),
+        stored["last"] and datetime.fromisoformat(stored["last"]),
+        stored["short"],
+    ),
 }
 
 
 def timing_to_json(timing: Timing) -> dict[str, Any]:
-    return {
+    stored: dict[str, Any] = {
         "schedules": [schedule.to_json() for schedule in timing.schedules],
         "zone": timing.zone,
         "start_at": timing.start_at and format_instant(timing.start_at),
@@ -236,9 +327,17 @@ def timing_to_json(timing: Timing) -> dict[str, Any]:
         "gap": timing.gap.value,
         "overlap": timing.overlap.value,
     }
+    if timing.max_runs is not None:
+        stored["max_runs"] = timing.max_runs
+    if timing.jitter is not None:
+        stored["jitter"] = format_duration(timing.jitter)
+    if timing.calendars:
+        stored |= {"calendars": list(timing.calendars), "on_excluded": timing.on_excluded.value}
+    return stored
 
 
 def timing_from_json(stored: Mapping[str, Any]) -> Timing:
+    jitter = stored.get("jitter")
     return Timing(
         schedules=tuple(_schedule_from_json(schedule) for schedule in stored["schedules"]),
         zone=stored["zone"],
@@ -246,6 +345,10 @@ def timing_from_json(stored: Mapping[str, Any]) -> Timing:
         end_at=stored["end_at"] and parse_instant(stored["end_at"]),
         gap=Gap(stored["gap"]),
         overlap=DstOverlap(stored["overlap"]),
+        max_runs=stored.get("max_runs"),
+        jitter=None if jitter is None else parse_duration(jitter),
+        calendars=tuple(stored.get("calendars", ())),
+        on_excluded=OnExcluded(stored.get("on_excluded", OnExcluded.SKIP)),
     )
 
 

@@ -4,15 +4,20 @@ A new kind of schedule needs a row in `_READERS` here, besides its class and its
 """
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from hourhand.model.cron import MACROS, Cron, CronFault
 from hourhand.model.durations import DurationFault, format_duration, parse_duration
 from hourhand.model.errors import Fault, InvalidFields
 from hourhand.model.local_time import (
+    YEAR_MAX,
+    YEAR_MIN,
     DstOverlap,
     Gap,
     InstantFault,
@@ -22,15 +27,34 @@ from hourhand.model.local_time import (
     parse_instant,
     readings_of,
 )
-from hourhand.model.schedule import At, CronSchedule, Every, Now, Schedule, Timing
+from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule, RRuleFault, end_of, normal_text
+from hourhand.model.schedule import (
+    AfterCompletion,
+    At,
+    CronSchedule,
+    Every,
+    Now,
+    OnExcluded,
+    RRuleSchedule,
+    Schedule,
+    Timing,
+)
 
 PAST_GRACE: Final = timedelta(hours=1)
 """An `at` this far in the past is still taken, and due at once: clocks differ and requests queue."""
 EVERY_MIN: Final = timedelta(seconds=1)
 EVERY_MAX: Final = timedelta(days=3660)
 SCHEDULES_MAX: Final = 50
+MAX_RUNS_MAX: Final = 1_000_000_000
+_GAPS_LOOKED_AT: Final = 5
 
-_Choice = TypeVar("_Choice", Gap, DstOverlap)
+
+def seed_of(job_id: UUID) -> int:
+    """What fixes `H` in the expressions of a job."""
+    return job_id.int & 0xFFFF_FFFF_FFFF
+
+
+_Choice = TypeVar("_Choice", Gap, DstOverlap, OnExcluded)
 
 
 def parse_timing(
@@ -41,10 +65,17 @@ def parse_timing(
     gap: object = None,
     overlap: object = None,
     *,
+    max_runs: object = None,
+    jitter: object = None,
+    calendars: Sequence[str] | None = None,
+    on_excluded: object = None,
     now: datetime,
     seed: int,
 ) -> Timing:
-    """Reads what a user wrote. None means "not given". Raises `InvalidFields` with every fault found."""
+    """Reads what a user wrote. None means "not given". Raises `InvalidFields` with every fault found.
+
+    Whether the calendars exist, and leave anything, is for those to say who have them.
+    """
     faults: list[Fault] = []
     zone_name = _read_zone(zone, faults)
     start = _read_bound(start_at, "/start_at", zone_name, faults)
@@ -57,6 +88,10 @@ def parse_timing(
         end_at=end,
         gap=_read_choice(gap, Gap.FIRE_AFTER, "/dst_gap", faults),
         overlap=_read_choice(overlap, DstOverlap.AUTO, "/dst_overlap", faults),
+        max_runs=_read_max_runs(max_runs, faults),
+        jitter=_read_jitter(jitter, faults),
+        calendars=tuple(dict.fromkeys(calendars or ())),
+        on_excluded=_read_choice(on_excluded, OnExcluded.SKIP, "/on_excluded", faults),
     )
     if start is not None and end is not None and start > end:
         faults.append(Fault("/end_at", "empty-window", f"end_at is earlier than start_at ({format_instant(start)})"))
@@ -64,6 +99,8 @@ def parse_timing(
         faults.append(_never_fires(timing, context.now))
     if not faults and timing.first_due(context.now) is None:
         faults.append(_never_fires(timing, context.now))
+    if not faults:
+        faults += _faults_of_spreading(timing, context.now)
     if faults:
         raise InvalidFields(faults)
     return timing
@@ -78,7 +115,8 @@ class _Context:
     zone: str | None
     start_at: datetime | None
     faults: list[Fault]
-    past_runs: bool = False
+    beside: Mapping[str, object] = field(default_factory=dict)
+    """What else stands in the same object."""
 
     def refuse(self, pointer: str, code: str, message: str, **more: Any) -> None:
         self.faults.append(Fault(pointer, code, message, **more))
@@ -103,6 +141,9 @@ def _read_schedules(raw: object, context: _Context) -> list[Schedule]:
     found = [_read_schedule(item, pointer, context) for item, pointer in zip(raw, pointers, strict=True)]
     if len(raw) > 1 and any(isinstance(schedule, Now) for schedule in found):
         context.refuse("/schedule", "conflicting-schedule", "now stands alone; it cannot be combined with others")
+    if len(raw) > 1 and any(isinstance(schedule, AfterCompletion) for schedule in found):
+        message = "every … after completion stands alone; it cannot be combined with others"
+        context.refuse("/schedule", "conflicting-schedule", message)
     return list(dict.fromkeys(schedule for schedule in found if schedule is not None))
 
 
@@ -117,11 +158,8 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
         context.refuse(pointer, "wrong-type", _expected(f"an object with one of {_KINDS_SHOWN}", raw))
         return None
     known = [key for key in raw if key in _READERS]
-    for key in raw:
-        if key == "if_past" and "at" in raw:
-            context = replace(context, past_runs=_read_if_past(raw[key], f"{pointer}/if_past", context))
-        elif key not in _READERS:
-            context.faults.append(_unknown_key(str(key), pointer))
+    strange = [str(key) for key in raw if key not in _READERS and _BESIDE.get(key) not in known]
+    context.faults.extend(_unknown_key(key, pointer) for key in strange)
     if len(known) > 1:
         message = f"only one of {', '.join(known)} can be given; a list takes several"
         context.refuse(pointer, "conflicting-schedule", message)
@@ -129,14 +167,8 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
         context.refuse(pointer, "schedule-required", f"the object is empty; name one of {_KINDS_SHOWN}")
     if len(known) != 1:
         return None
+    context = replace(context, beside=raw)
     return _READERS[known[0]](raw[known[0]], f"{pointer}/{known[0]}", context)
-
-
-def _read_if_past(raw: object, pointer: str, context: _Context) -> bool:
-    """Whether an `at` that has long passed runs at once instead of being refused."""
-    if raw not in ("run", "refuse"):
-        context.refuse(pointer, "invalid-value", _expected("'run' or 'refuse'", raw), allowed=["run", "refuse"])
-    return raw == "run"
 
 
 def _unknown_key(key: str, pointer: str) -> Fault:
@@ -155,12 +187,13 @@ def _read_now(raw: object, pointer: str, context: _Context) -> Schedule | None:
 
 
 def _read_at(raw: object, pointer: str, context: _Context) -> Schedule | None:
+    past_runs = _beside_choice("if_past", ("run", "refuse"), pointer, context) == "run"
     instant = _read_instant(raw, pointer, context.zone, context.faults)
     if instant is None:
         return None
     if instant >= context.now:
         return At(instant)
-    if instant < context.now - PAST_GRACE and not context.past_runs:
+    if instant < context.now - PAST_GRACE and not past_runs:
         message = f"{format_instant(instant)} has passed; the server's time is {format_instant(context.now)}"
         hint = 'to run it at once all the same, add "if_past": "run" beside "at"'
         context.refuse(pointer, "run-at-in-past", message, hint=hint)
@@ -195,17 +228,170 @@ def _read_every(raw: object, pointer: str, context: _Context) -> Schedule | None
         context.refuse(pointer, "invalid-duration", f"the interval must be {limits}")
         return None
     # Without a start the first run comes one interval from now: whoever wants one at once asks for `now`.
-    return Every(interval, context.start_at or context.now + interval)
+    anchor = context.start_at or context.now + interval
+    if _beside_choice("after", ("completion",), pointer, context) is not None:
+        if "anchor" in context.beside:
+            message = (
+                "with after: completion each run counts from the end of the one before; use start_at for the first"
+            )
+            context.refuse(_beside_pointer(pointer, "anchor"), "conflicting-schedule", message)
+        return AfterCompletion(interval, anchor)
+    if "anchor" in context.beside:
+        place = _beside_pointer(pointer, "anchor")
+        anchor = _read_instant(context.beside["anchor"], place, context.zone, context.faults) or anchor
+    return Every(interval, anchor)
 
 
-_READERS: Final[Mapping[str, Callable[[object, str, _Context], Schedule | None]]] = {
+def _read_rrule(raw: object, pointer: str, context: _Context) -> Schedule | None:
+    if not isinstance(raw, str):
+        context.refuse(pointer, "wrong-type", _expected("a rule such as 'FREQ=WEEKLY;BYDAY=MO,WE'", raw))
+        return None
+    first: datetime | None = _local_now(context)
+    if "first" in context.beside:
+        first = _read_local(context.beside["first"], _beside_pointer(pointer, "first"), context)
+    return None if first is None else _rule(raw, first, None, pointer, context)
+
+
+def _short_form(word: str) -> "Callable[[object, str, _Context], Schedule | None]":
+    def read(raw: object, pointer: str, context: _Context) -> Schedule | None:
+        first = _read_local(raw, pointer, context, clock_is_enough=word == "daily")
+        return None if first is None else _rule(f"FREQ={word.upper()}", first, word, pointer, context)
+
+    return read
+
+
+def _rule(text: str, first: datetime, short: str | None, pointer: str, context: _Context) -> Schedule | None:
+    try:
+        last = end_of(text, first, load_zone(context.zone or "UTC"))
+        here = context.now.astimezone(load_zone(context.zone or "UTC")).replace(tzinfo=None, fold=0)
+        rule = RRule.compile(normal_text(text), first, last)
+        rule.next_local(max(here, first - timedelta(seconds=1)), SEARCH_DAYS_MAX)
+    except RRuleFault as fault:
+        context.refuse(pointer, fault.code, str(fault), hint=fault.hint)
+        return None
+    return RRuleSchedule(normal_text(text), first, last, short)
+
+
+def _local_now(context: _Context) -> datetime:
+    """Where a rule without a first time begins: `start_at`, else midnight of the day it was written."""
+    zone = load_zone(context.zone or "UTC")
+    if context.start_at is not None:
+        return context.start_at.astimezone(zone).replace(tzinfo=None, microsecond=0, fold=0)
+    return context.now.astimezone(zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
+
+
+_LOCAL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_CLOCK: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+
+
+def _read_local(raw: object, pointer: str, context: _Context, clock_is_enough: bool = False) -> datetime | None:
+    """A first time: by the clock of the job's zone, or with an offset, which is then turned into that clock's time."""
+    example = "'09:00' or '2030-01-31T09:00'" if clock_is_enough else "'2030-01-31T09:00'"
+    if not isinstance(raw, str):
+        context.refuse(pointer, "wrong-type", _expected(f"a first time such as {example}", raw))
+        return None
+    text = raw.strip()
+    if clock_is_enough and _CLOCK.fullmatch(text):
+        text = f"{_local_now(context).date().isoformat()}T{text}"
+    if not _LOCAL.fullmatch(text):
+        instant = _read_instant(raw, pointer, None, context.faults)
+        if instant is None:
+            return None
+        zone = load_zone(context.zone or "UTC")
+        return instant.astimezone(zone).replace(tzinfo=None, microsecond=0, fold=0)
+    try:
+        local = datetime.fromisoformat(text)
+    except ValueError as wrong:
+        context.refuse(pointer, "invalid-date-time", f"{raw[:40]!r} does not exist: {wrong}")
+        return None
+    if not YEAR_MIN < local.year <= YEAR_MAX:
+        context.refuse(pointer, "time-out-of-range", f"the year must lie between {YEAR_MIN + 1} and {YEAR_MAX}")
+        return None
+    return local
+
+
+def _beside_pointer(pointer: str, key: str) -> str:
+    return f"{pointer.rpartition('/')[0]}/{key}"
+
+
+def _beside_choice(key: str, allowed: tuple[str, ...], pointer: str, context: _Context) -> str | None:
+    """One of a few words beside the schedule's own key; None when it is not there, or refused."""
+    if key not in context.beside:
+        return None
+    raw = context.beside[key]
+    if isinstance(raw, str) and raw in allowed:
+        return raw
+    message = f"must be {' or '.join(repr(word) for word in allowed)}"
+    context.refuse(_beside_pointer(pointer, key), "invalid-value", message, allowed=allowed)
+    return None
+
+
+_Reader = Callable[[object, str, _Context], Schedule | None]
+SHORT_FORMS: Final = ("daily", "weekly", "monthly", "yearly")
+_READERS: Final[Mapping[str, _Reader]] = {
     "now": _read_now,
     "at": _read_at,
     "cron": _read_cron,
     "every": _read_every,
+    "rrule": _read_rrule,
+    **{word: _short_form(word) for word in SHORT_FORMS},
 }
+_BESIDE: Final = {"if_past": "at", "after": "every", "anchor": "every", "first": "rrule"}
+"""Keys that mean something beside a kind only."""
 _KINDS_SHOWN: Final = ", ".join(_READERS)
-_OTHER_WORDS: Final = {"run_at": "at", "time": "at", "interval": "every", "cron_expression": "cron", "crontab": "cron"}
+_OTHER_WORDS: Final = {
+    "run_at": "at",
+    "time": "at",
+    "interval": "every",
+    "cron_expression": "cron",
+    "crontab": "cron",
+    "dtstart": "first",
+}
+
+
+def _read_max_runs(raw: object, faults: list[Fault]) -> int | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        faults.append(Fault("/max_runs", "wrong-type", _expected("a whole number", raw)))
+        return None
+    if not 1 <= raw <= MAX_RUNS_MAX:
+        faults.append(Fault("/max_runs", "out-of-range", f"max_runs is 1 to {MAX_RUNS_MAX}"))
+        return None
+    return raw
+
+
+def _read_jitter(raw: object, faults: list[Fault]) -> timedelta | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, str):
+        faults.append(Fault("/jitter", "wrong-type", _expected("a duration such as '30s'", raw)))
+        return None
+    try:
+        return parse_duration(raw)
+    except DurationFault as fault:
+        faults.append(Fault("/jitter", "invalid-duration", str(fault)))
+        return None
+
+
+def _faults_of_spreading(timing: Timing, now: datetime) -> list[Fault]:
+    """What goes with many due times only, and a jitter that would reach the next one."""
+    if timing.only_instant is not None:
+        given = {"/max_runs": timing.max_runs, "/jitter": timing.jitter, "/calendars": timing.calendars or None}
+        message = "a job that runs once has no use for it; give it a schedule that goes on"
+        return [Fault(pointer, "not-recurring", message) for pointer, value in given.items() if value is not None]
+    if timing.after_completion is not None and timing.calendars:
+        message = "calendars do not go with every … after completion, whose due times nobody knows beforehand"
+        return [Fault("/calendars", "conflicting-schedule", message)]
+    if timing.jitter is None:
+        return []
+    dues = timing.due_between(now, datetime.max.replace(tzinfo=UTC), _GAPS_LOOKED_AT + 1)
+    gaps = [after - before for before, after in pairwise(dues)]
+    shortest = min(gaps, default=timing.after_completion)
+    if shortest is None or timing.jitter < shortest:
+        return []
+    message = f"the jitter must be shorter than the time between two due times, here {format_duration(shortest)}"
+    return [Fault("/jitter", "jitter-too-large", message)]
 
 
 def _read_zone(raw: object, faults: list[Fault]) -> str | None:

@@ -121,6 +121,8 @@ class Reason(StrEnum):
     """It waited for a retry when the next run of the job fell due and took its place."""
     CATCHUP_WINDOW = "catchup_window"
     CATCHUP_LAST = "catchup_last"
+    EXCLUDED = "excluded"
+    """A calendar of the job leaves the due time out."""
 
 
 _Q, _W, _C, _R, _X = RunState.QUEUED, RunState.WAITING, RunState.CLAIMED, RunState.RUNNING, RunState.CANCELLING

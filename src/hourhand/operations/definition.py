@@ -42,13 +42,16 @@ from hourhand.model.retry import (
     read_entry,
 )
 from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
-from hourhand.model.schedule_form import parse_timing
+from hourhand.model.schedule_form import parse_timing, seed_of
 from hourhand.operations.policy import define_policy, policy_fields
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 from hourhand.operations.unique_keys import check_unique_key
 from hourhand.ports.job_kind import JobKind
 
 Refuse = Callable[[Fault], None]
+
+_SPREADING_FIELDS: Final = ("max_runs", "jitter", "calendars", "on_excluded")
+_TIMING_FIELDS: Final = ("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap", *_SPREADING_FIELDS)
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 _LABEL_CHARS_MAX: Final = 256
@@ -76,10 +79,11 @@ def define_job(
     payload = request.payload if request.payload is not None else {}
     kind = KIND_DEFAULT if request.kind is None else request.kind
     needs = _check_payload(kind, payload, name, kinds, refuse)
-    timing = _timing(request, job_id, now, faults)
+    says_more = astuple(request)[_BASICS:] != _NOTHING_MORE
+    timing = _timing(request, job_id, now, faults, says_more)
     queue = QUEUE_DEFAULT if request.queue is None else _queue(request.queue, refuse)
     priority = PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse)
-    if not faults and astuple(request)[_BASICS:] == _NOTHING_MORE:
+    if not faults and not says_more:
         return JobDefinition(name, kind, payload, timing, needs, queue, priority, owner=caller)
     definition = JobDefinition(
         name=name,
@@ -129,6 +133,7 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         "end_at": old.timing.end_at and format_instant(old.timing.end_at),
         "dst_gap": old.timing.gap.value,
         "dst_overlap": old.timing.overlap.value,
+        **spreading_fields(old.timing),
         "queue": old.queue,
         "priority": old.priority,
         "max_retries": old.retry.max_retries,
@@ -142,7 +147,7 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
     }
     if not changes_timing(patch):
         # Kept as it is, not read again: an `at` that has passed would be refused now, an interval anchored anew.
-        current |= dict.fromkeys(("schedule", "zone", "start_at", "end_at", "dst_gap", "dst_overlap"))
+        current |= dict.fromkeys(_TIMING_FIELDS)
     if patch.at_most_once is True:
         # Whatever they were before: only what the patch itself says can contradict.
         current |= {"max_retries": None, "retry": retry_request(replace(old.retry, on=()))}
@@ -155,8 +160,17 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
 
 
 def changes_timing(patch: JobPatch) -> bool:
-    fields = (patch.schedule, patch.zone, patch.start_at, patch.end_at, patch.dst_gap, patch.dst_overlap)
-    return any(field is not UNSET for field in fields)
+    return any(getattr(patch, field) is not UNSET for field in _TIMING_FIELDS)
+
+
+def spreading_fields(timing: Timing) -> dict[str, Any]:
+    """What a timing says beyond when it falls due, in the caller's words."""
+    return {
+        "max_runs": timing.max_runs,
+        "jitter": None if timing.jitter is None else format_duration(timing.jitter),
+        "calendars": list(timing.calendars) or None,
+        "on_excluded": timing.on_excluded.value if timing.calendars else None,
+    }
 
 
 def retry_request(policy: RetryPolicy) -> RetryRequest:
@@ -225,11 +239,11 @@ def _check_payload(
     return kind.needs(payload, job_name)
 
 
-def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault]) -> Timing:
-    plain = request.zone is None and request.start_at is None and request.end_at is None
+def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault], says_more: bool) -> Timing:
+    plain = not says_more or all(getattr(request, field) is None for field in _TIMING_FIELDS[1:])
     if plain and request.schedule is None:  # the shortest road for what is submitted most
         return _immediately(now)
-    if plain and request.dst_gap is None and request.dst_overlap is None:
+    if plain:
         instant = _plain_instant(request.schedule)
         if instant is not None and now <= instant <= now + _PLAIN_MAX:
             return Timing((At(instant),))
@@ -241,8 +255,9 @@ def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault
             request.end_at,
             request.dst_gap,
             request.dst_overlap,
+            **{field: getattr(request, field) for field in _SPREADING_FIELDS},
             now=now,
-            seed=job_id.int & 0xFFFF_FFFF_FFFF,
+            seed=seed_of(job_id),
         )
     except InvalidFields as wrong:
         faults += wrong.faults

@@ -11,11 +11,14 @@ import msgspec
 
 from hourhand.model.catchup import plan
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
+from hourhand.model.exclusion import around
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import IdempotencyKey
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
+from hourhand.model.schedule import Timing
 from hourhand.model.states import LIVE_STATES, JobState, RunState
+from hourhand.operations.calendars import calendar_faults, never_allowed
 from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
@@ -32,6 +35,7 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.submissions import KeyedSubmissions
 from hourhand.operations.unique_keys import repeated_unique_keys, unique_key_of
+from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import JobStore, NewJob, RunStore
@@ -72,6 +76,7 @@ class JobOperations:
         ids: Ids,
         bus: EventBus,
         settings: SubmitSettings,
+        calendars: CalendarStore | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -83,6 +88,7 @@ class JobOperations:
         self._group = GroupCommit(jobs.insert_jobs)
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
+        self._calendars = calendars
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
@@ -90,13 +96,16 @@ class JobOperations:
         now = self._clock.now()
         try:
             new = self._new_job(caller, request, now)
+            if request.calendars:
+                await self._refuse_calendars(caller, [new.definition.timing], now)
         except InvalidFields:
             earlier = await self._earlier(caller, key, now)
             if not earlier:
                 raise
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if key is None and new.unique is None:
-            await self._group.store(new)
+            # One whose calendar is deleted this very moment must not fail its neighbours.
+            await (self._jobs.insert_jobs([new]) if request.calendars else self._group.store(new))
         elif earlier := await self._submit([new], key, lambda _: "/unique_key"):
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if new.fires:
@@ -126,6 +135,9 @@ class JobOperations:
                 if len(faults) >= 1000:
                     break
         faults += repeated_unique_keys(requests)
+        if not faults and any(request.calendars for request in requests):
+            timings = [new.definition.timing for new in news]
+            faults = await self._calendar_faults(caller, timings, now, "/{}".format)
         if faults:
             earlier = await self._earlier(caller, key, now)
             if not earlier:
@@ -186,6 +198,8 @@ class JobOperations:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()
             definition, cursor = self._changed(old, patch, now)
+            if definition.timing.calendars and changes_timing(patch):
+                await self._refuse_calendars(caller, [definition.timing], now)
             too_late = await self._jobs.change_job(
                 caller.namespace_id, job_id, definition, old.version, cursor, now, caller.name
             )
@@ -274,7 +288,12 @@ class JobOperations:
         if job.state in (JobState.CANCELLED, JobState.COMPLETED):
             return []
         now = self._clock.now()
-        return job.definition.timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), count)
+        timing = job.definition.timing
+        if timing.after_completion is not None:  # what follows is set when that run has ended
+            return [] if job.next_due is None else [job.next_due]
+        if timing.calendars and self._calendars is not None:
+            timing = around(timing, await self._calendars.find(caller.namespace_id, timing.calendars))
+        return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), min(count, timing.max_runs or count))
 
     async def versions(self, caller: Caller, job_id: UUID, limit: int) -> Sequence[dict[str, Any]]:
         await self.get(caller, job_id)
@@ -297,6 +316,31 @@ class JobOperations:
         that it names has passed by now."""
         return () if key is None else await self._keyed.find(caller.namespace_id, key, now)
 
+    async def _refuse_calendars(self, caller: Caller, timings: Sequence[Timing], now: datetime) -> None:
+        faults = await self._calendar_faults(caller, timings, now, lambda _: "")
+        if faults:
+            raise InvalidFields(faults)
+
+    async def _calendar_faults(
+        self, caller: Caller, timings: Sequence[Timing], now: datetime, pointer_of: Callable[[int], str]
+    ) -> Faults:
+        """Calendars that do not exist, and schedules of which they leave nothing."""
+        assert self._calendars is not None, "whoever takes jobs with calendars has a store of them"
+        found: dict[tuple[str, ...], Faults] = {}
+        faults: Faults = []
+        for place, timing in enumerate(timings):
+            if not timing.calendars:
+                continue
+            if timing.calendars not in found:
+                found[timing.calendars] = await calendar_faults(self._calendars, caller.namespace_id, timing.calendars)
+            wrong = found[timing.calendars]
+            if not wrong:
+                rules = await self._calendars.find(caller.namespace_id, timing.calendars)
+                never = never_allowed(timing, rules, now)
+                wrong = [] if never is None else [never]
+            faults += [fault.under(pointer_of(place)) for fault in wrong]
+        return faults
+
     def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:
         if request.namespace is not None and request.namespace != caller.namespace:
             message = f"this request is in namespace {caller.namespace!r}; choose another by ?namespace="
@@ -313,6 +357,8 @@ class JobOperations:
             return ((once,), None) if once <= now + self._horizon else ((), once)
         first = definition.timing.first_due(now)
         assert first is not None, "a definition that never fires is refused"
+        if definition.timing.is_apart:  # a scheduler plans these, who sees budgets and calendars as they are
+            return (), first
         if first > now + self._horizon:
             return (), first
         planned = plan(definition.timing, first, now, self._horizon, definition.catchup)

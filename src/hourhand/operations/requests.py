@@ -36,7 +36,8 @@ class CatchUpRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, o
 
 
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A new job. `schedule` is absent or "now", {"at": …}, {"cron": …}, {"every": …}, or a list of those."""
+    """A new job. `schedule` is absent or "now", {"at": …}, {"cron": …}, {"every": …}, {"rrule": …}, {"daily": …}, …,
+    or a list of those."""
 
     # What nearly every job has; `definition.py` takes the rest to be unsaid at one glance.
     name: str
@@ -51,6 +52,10 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     end_at: str | None = None
     dst_gap: str | None = None
     dst_overlap: str | None = None
+    max_runs: int | None = None
+    jitter: str | None = None
+    calendars: list[str] | None = None
+    on_excluded: str | None = None
     max_retries: int | None = None
     retry: RetryRequest | None = None
     catchup: CatchUpRequest | None = None
@@ -86,6 +91,10 @@ class JobPatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     end_at: str | UnsetType | None = UNSET
     dst_gap: str | UnsetType = UNSET
     dst_overlap: str | UnsetType = UNSET
+    max_runs: int | UnsetType | None = UNSET
+    jitter: str | UnsetType | None = UNSET
+    calendars: list[str] | UnsetType | None = UNSET
+    on_excluded: str | UnsetType | None = UNSET
     queue: str | UnsetType = UNSET
     priority: int | str | UnsetType = UNSET
     max_retries: int | UnsetType = UNSET

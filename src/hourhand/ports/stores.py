@@ -93,6 +93,10 @@ class Cursor:
     version: int
     timing: Timing
     catchup: CatchUpPolicy
+    runs_left: int | None = None
+    """How many runs its schedule may still make; None: any number."""
+    is_apart: bool = False
+    """See `Timing.is_apart`; known beforehand, because it is asked for every cursor that falls due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,10 @@ class Move:
     fires: Sequence[datetime]
     missed: Sequence[MissedRange]
     next_fire: datetime | None
+    starts: Sequence[datetime] | None = None
+    """When each run may start; None: at its due time."""
+    is_apart: bool = False
+    """Of a job that has a budget, starts of its own, or calendars: see `Timing.is_apart`."""
 
 
 class TimetableStore(Protocol):

@@ -15,6 +15,7 @@ from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.looks import ThoroughLooks
+from hourhand.scheduler.apart import move_apart
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -145,6 +146,8 @@ class Planner:
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
+            if cursor.is_apart:
+                return move_apart(cursor, now, self._horizon)
             # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
             due = cursor.timing.next_after(cursor.next_fire - _TICK)
             if due is None:

@@ -16,6 +16,7 @@ from hourhand.ports.stores import NewJob
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import LaneKey, lane_key
 from hourhand.store.packed_rows import CURSOR_COLUMNS, JOB_COLUMNS, RUN_COLUMNS, Packed, pack_cursor, pack_job, pack_run
+from hourhand.store.timing_facts import FACT_COLUMNS, fact_rows, marked
 
 _JOB_COLUMNS: Final = [
     "job_id", "namespace_id", "lane_id", "name", "kind", "payload", "due_at", "timing", "priority", "max_retries",
@@ -45,6 +46,7 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
     lanes, gates = numbers
     plain_jobs, plain_runs, plain_cursors = Packed(JOB_COLUMNS, []), Packed(RUN_COLUMNS, []), Packed(CURSOR_COLUMNS, [])
     job_rows, run_rows, cursor_rows = [], [], []
+    facts: dict[str, list[tuple[Any, ...]]] = {}
     for new in jobs:
         policy = new.definition.policy
         lane_id = lanes[lane_key(new.namespace_id, new.definition)]
@@ -64,7 +66,11 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         run_rows += [(*run, gates.get(new.job_id), policy.expires_at(run[2], run[3])) for run in runs]
         if new.next_due is not None:
             cursor = _cursor_row(new, lane_id, due_at is None)
-            cursor_rows.append((*cursor, gates.get(new.job_id), *cursor_promises(new.definition)))
+            of_runs = marked(gates.get(new.job_id), new.definition.timing)
+            cursor_rows.append((*cursor, of_runs, *cursor_promises(new.definition)))
+        if new.definition.timing.is_apart:
+            for table, rows in _facts_of(new, lane_id, gates.get(new.job_id)).items():
+                facts.setdefault(table, []).extend(rows)
     return [
         ("jobs", plain_jobs),
         ("jobs", (_JOB_COLUMNS, job_rows)),
@@ -72,6 +78,7 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         ("live_runs", (_RUN_COLUMNS, run_rows)),
         ("timetable", plain_cursors),
         ("timetable", (_CURSOR_COLUMNS, cursor_rows)),
+        *((table, (FACT_COLUMNS[table], rows)) for table, rows in facts.items()),
     ]
 
 
@@ -97,6 +104,10 @@ def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[
         "next_fires": [new.next_due for new in jobs],
         "shards": [shard_of(new.job_id) for new in jobs],
     }
+
+
+def _facts_of(new: NewJob, lane_id: int, gates: list[int] | None) -> Mapping[str, list[tuple[Any, ...]]]:
+    return fact_rows(new.job_id, new.namespace_id, lane_id, new.definition, cursor_promises(new.definition), gates)
 
 
 def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, ...]:

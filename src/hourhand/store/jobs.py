@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
 from hourhand.model.errors import Conflict
+from hourhand.model.exclusion import TimingAround, plan_around
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.local_time import ZoneFault
@@ -34,6 +36,7 @@ from hourhand.store.job_rows import (
 from hourhand.store.jsons import from_json, to_json, to_json_or_null
 from hourhand.store.names import Names, lane_key
 from hourhand.store.packed_rows import Packed
+from hourhand.store.timing_facts import Standing, TimingFacts, marked
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
@@ -49,6 +52,7 @@ class Jobs:
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
         self._gates = Gates(database)
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
+        self._facts = TimingFacts(database)
 
     @tried_twice
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
@@ -83,7 +87,10 @@ class Jobs:
                     table, source=data.source(), schema_name=schema, columns=columns, format="binary"
                 )
             elif rows:
-                await db.copy_records_to_table(table, schema_name=schema, columns=columns, records=rows)
+                try:
+                    await db.copy_records_to_table(table, schema_name=schema, columns=columns, records=rows)
+                except asyncpg.ForeignKeyViolationError:
+                    raise Conflict("busy", "a calendar of the job has just been deleted; see which there are") from None
 
     async def get_job(self, namespace_id: int, job_id: UUID) -> Job | None:
         return (await self.get_jobs([(namespace_id, job_id)])).get((namespace_id, job_id))
@@ -128,12 +135,12 @@ class Jobs:
         key = lane_key(namespace_id, definition)
         lane_id = (await self._names.lane_ids([key]))[key]
         gates = gates_of(namespace_id, job_id, definition)
-        gate_numbers = gate_ids(await self._gates.numbers(gates, keep=True), gates)
+        gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), definition.timing)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             if old is None or old["version"] != expected_version:
                 return None
-            await self._account_for_overdue(db, old, now, runs=True)
+            made = await self._account_for_overdue(db, old, now, runs=True)
             await self._lock_runs(db, old)
             await self._keep_version(db, old)
             await self._fetch(
@@ -146,7 +153,7 @@ class Jobs:
                 changed_by=changed_by,
                 **_definition_columns(definition, lane_id),
             )
-            await self._withdraw(db, old, now)
+            withdrawn = await self._withdraw(db, old, now)
             await self._fetch(db, "keep_findable", once_run_id=_once_run_id(old))
             await self._fetch(
                 db,
@@ -165,9 +172,15 @@ class Jobs:
                 await self._refresh_gates(db, old, definition)
             active = old["status"] == _STATUS[JobState.SCHEDULED]
             cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
-            await self._set_cursor(
-                db, job_id, namespace_id, lane_id, expected_version + 1, definition, cursor, gate_numbers
-            )
+            version = expected_version + 1
+            if old["timing"] is not None or definition.timing.is_apart:
+                before = _definition(old).timing
+                reset = before.schedules != definition.timing.schedules
+                standing = Standing(
+                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made
+                )
+                cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
+            await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers)
             return await self._held_runs(db, old)
 
     @tried_twice
@@ -184,14 +197,14 @@ class Jobs:
         job = await self.get_job(namespace_id, job_id)
         assert job is not None, "operations have read the job before"
         gates = gates_of(namespace_id, job_id, job.definition)
-        gate_numbers = gate_ids(await self._gates.numbers(gates, keep=True), gates)
+        gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), job.definition.timing)
         async with self._database.transaction() as db:
             old = await self._locked(db, namespace_id, job_id)
             assert old is not None, "jobs are not deleted"
             cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
-            await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+            made = await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
             await self._lock_runs(db, old)
             await self._fetch(
                 db,
@@ -201,9 +214,16 @@ class Jobs:
                 status=_STATUS[state],
                 pause_reason=reason if state is JobState.PAUSED else None,
             )
-            await self._withdraw(db, old, now)
+            withdrawn = await self._withdraw(db, old, now)
             definition = _definition(old)
             cursor = await self._free_cursor(db, old, definition, cursor, now)
+            if definition.timing.is_apart:
+                active = state is JobState.SCHEDULED
+                standing = Standing(
+                    job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
+                    reset=False, withdrawn=withdrawn, made=made,
+                )  # fmt: skip
+                cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
             await self._set_cursor(
                 db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor, gate_numbers
             )
@@ -254,17 +274,26 @@ class Jobs:
             policy = msgspec.structs.replace(policy, concurrency_key=None)
             return gates_of_policy(old["namespace_id"], old["job_id"], policy, {})
 
-    async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> None:
+    async def _settle_facts(
+        self, db: Connection, standing: Standing, cursor: datetime | None, gates: list[int] | None, now: datetime
+    ) -> datetime | None:
+        promises = cursor_promises(standing.definition)
+        return await self._facts.settle(db, standing, cursor, promises, gates or (), now)
+
+    async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> int:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
-        they get their runs by its catch-up policy, or without `runs` an entry in the ledger."""
+        they get their runs by its catch-up policy, or without `runs` an entry in the ledger. How many runs."""
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
         if not cursors or cursors[0]["next_fire"] > now:
-            return
+            return 0
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
         try:
-            fires, missed = _overdue(_definition(old).timing, cursors[0]["next_fire"], now, policy)
+            timing = await self._facts.with_calendars(old["job_id"], _definition(old).timing, db)
+            fires, missed = _overdue(timing, cursors[0]["next_fire"], now, policy)
         except ZoneFault:
-            return  # nobody can say any more which times those were; the change may be what gives it another zone
+            return 0  # nobody can say any more which times those were; the change may be what gives it another zone
+        if timing.max_runs is not None:
+            fires = fires[: await self._facts.budget_left(db, old["job_id"])]
         if not runs:
             missed += [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in fires]
             missed = [replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
@@ -280,6 +309,7 @@ class Jobs:
                 counts=[gap.count for gap in missed],
                 reasons=[gap.reason.value for gap in missed],
             )
+        return len(fires) if runs else 0
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
         version = _version(old)
@@ -287,8 +317,8 @@ class Jobs:
             db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])}
         )
 
-    async def _withdraw(self, db: Connection, old: Record, now: datetime) -> None:
-        await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now)
+    async def _withdraw(self, db: Connection, old: Record, now: datetime) -> int:
+        return len(await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now))
 
     async def _free_cursor(
         self, db: Connection, old: Record, definition: JobDefinition, cursor: datetime | None, now: datetime
@@ -391,13 +421,16 @@ def _overdue(
 ) -> tuple[list[datetime], list[MissedRange]]:
     """What runs and what was missed, from the cursor up to now."""
     # The cursor may stand where a job rests that could not be planned, which is no due time.
-    due = timing.next_after(cursor - _TICK)
+    due = cursor if isinstance(timing, TimingAround) else timing.next_after(cursor - _TICK)
     fires: list[datetime] = []
     missed: list[MissedRange] = []
     for _ in range(OVERDUE_SLICES_MAX):
         if due is None or due > now:
             return fires, missed
-        planned = plan(timing, due, now, timedelta(0), policy)
+        if isinstance(timing, TimingAround):
+            planned = plan_around(timing, due, now, timedelta(0), policy)
+        else:
+            planned = plan(timing, due, now, timedelta(0), policy)
         fires, missed, due = fires + planned.fires, missed + planned.missed, planned.next_due
     raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
 

@@ -1,17 +1,20 @@
 """The cursor of every job that is still to fall due, and the runs that moving it makes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUpPolicy
+from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
 from hourhand.ports.stores import EPOCH, Cursor, Move
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
+from hourhand.store.timing_facts import TimingFacts
 
 _TIMINGS_MAX = 65_536
 
@@ -21,8 +24,10 @@ class Timetable:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "timetable.sql", database.schema)
         # Reading a timing costs more than using it, and a recurring job's does not change within a version.
-        self._timings: dict[tuple[UUID, int], tuple[Timing, CatchUpPolicy]] = {}
+        self._timings: dict[tuple[UUID, int], tuple[Timing, CatchUpPolicy, bool]] = {}
+        """With whether it is apart."""
         self._epoch = 0
+        self._facts = TimingFacts(database)
 
     async def fire_once(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
@@ -45,15 +50,42 @@ class Timetable:
             for known_id in list(self._timings)[::2]:  # whichever: jobs take turns, so the oldest may be next
                 del self._timings[known_id]
         await self._learn([row for row in rows if (row["job_id"], row["version"]) not in self._timings])
-        known = self._timings
-        cursors = [
-            Cursor(job_id, next_fire, version, *known[job_id, version])
-            for job_id, next_fire, version, _ in rows
-            if (job_id, version) in known  # else it was changed between the two looks, and its cursor has moved
-        ]
+        cursors = []
+        for job_id, next_fire, version, _ in rows:
+            known = self._timings.get((job_id, version))
+            if known is not None:  # else it was changed between the two looks, and its cursor has moved
+                timing, catchup, is_apart = known
+                cursors.append(Cursor(job_id, next_fire, version, timing, catchup, None, is_apart))
+        if any(cursor.is_apart for cursor in cursors):
+            cursors = await self._with_facts(cursors)
         return cursors, len(rows) >= limit
 
+    async def _with_facts(self, cursors: Sequence[Cursor]) -> list[Cursor]:
+        """With what some jobs have beyond their timing: budgets of runs, calendars as they are now."""
+        counted = [cursor.job_id for cursor in cursors if cursor.timing.max_runs is not None]
+        around_calendars = [cursor.job_id for cursor in cursors if cursor.timing.calendars]
+        budgets = await self._facts.budgets_of(counted) if counted else {}
+        rules = await self._facts.rules_of(around_calendars) if around_calendars else {}
+        return [
+            replace(
+                cursor,
+                timing=around(cursor.timing, rules.get(cursor.job_id, {})),
+                runs_left=budgets.get(cursor.job_id),
+            )
+            if cursor.is_apart
+            else cursor
+            for cursor in cursors
+        ]
+
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
+        apart = [move for move in moves if move.is_apart]
+        if apart:
+            ready = await self._facts.advance_cursors(node_id, epoch, apart, now)
+            plain = [move for move in moves if not move.is_apart]
+            return ready + (await self._advance(node_id, epoch, plain, now) if plain else [])
+        return await self._advance(node_id, epoch, moves, now)
+
+    async def _advance(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
         missed = [(move.job_id, gap) for move in moves for gap in move.missed]
         rows = await self._database.fetch(
@@ -91,4 +123,5 @@ class Timetable:
         )
         for row in rows:
             timing = timing_from_json(from_json(row["timing"]))
-            self._timings[row["job_id"], row["version"]] = timing, catchup_from_json(row["catchup"])
+            catchup = catchup_from_json(row["catchup"])
+            self._timings[row["job_id"], row["version"]] = timing, catchup, timing.is_apart

@@ -4,11 +4,14 @@ from typing import Any
 import httpx
 import pytest
 from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
+from calendar_fakes import FakeCalendarStore, FakeClock
 from operator_fakes import FakeBus, FakeClusterStore, FakeExplainStore, FakeNames, FakeQueueStore
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
+from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 
 
@@ -58,8 +61,13 @@ def snapshots() -> FakeExplainStore:
 
 
 @pytest.fixture
+def calendars() -> FakeCalendarStore:
+    return FakeCalendarStore()
+
+
+@pytest.fixture
 def operations(
-    jobs: Any, runs: Any, cluster: Any, access: Any, bus: Any, nodes: Any, queues: Any, snapshots: Any
+    jobs: Any, runs: Any, cluster: Any, access: Any, bus: Any, nodes: Any, queues: Any, snapshots: Any, calendars: Any
 ) -> ApiOperations:
     return ApiOperations(
         jobs,
@@ -69,6 +77,8 @@ def operations(
         NodeOperations(nodes, bus),
         QueueOperations(queues, FakeNames(), bus),
         ExplainOperations(snapshots),
+        CalendarOperations(calendars, FakeClock()),
+        PreviewOperations(calendars, FakeClock()),
     )
 
 

@@ -30,7 +30,7 @@ from hourhand.api.views import EmptyBody
 from hourhand.model.errors import Fault
 from hourhand.model.job import Job
 from hourhand.model.run import LogLine, Run
-from hourhand.model.schedule import At, CronSchedule, Every, Now, format_instant
+from hourhand.model.schedule import At, CronSchedule, Now, format_instant
 from hourhand.model.states import JobState, RunState
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.requests import Caller, JobFilter, JobPatch, JobRequest, RunFilter
@@ -338,5 +338,5 @@ def _execution_time(job: Job) -> datetime | None:
             return schedule.asked or schedule.instant
         case Now():
             return schedule.instant
-        case CronSchedule() | Every():
+        case _:
             return job.next_due or job.definition.timing.start_at

@@ -200,7 +200,7 @@ WITH admitted AS (
        SET state = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN 3 ELSE 2 END,
            started_at = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN clock_timestamp() END,
            executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence'), waits_on = NULL,
-           gate_ids = nullif(a.gate_ids, '{}')
+           gate_ids = coalesce(nullif(a.gate_ids, '{}'), r.gate_ids)   -- an empty list is a mark: see completion_delays
       FROM admitted a, hourhand.jobs j
      WHERE r.run_id = a.run_id AND j.namespace_id = r.namespace_id AND j.job_id = r.job_id
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
@@ -297,6 +297,18 @@ WITH finished AS (
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
+), rested AS (                            -- locked, so that it is seen as a change that was just made has left it
+    SELECT d.*, f.ended_at + d.delay AS next_fire
+      FROM finished f JOIN hourhand.completion_delays d ON d.job_id = f.job_id
+     WHERE f.gate_ids IS NOT NULL AND f.cause = 1
+       FOR SHARE OF d
+), due_again AS (                         -- jobs that fall due a while after each end get their next due time with it
+    INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
+                                    expires_after, exclusive)
+    SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
+      FROM rested
+     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+    ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason, error, result)
@@ -402,6 +414,18 @@ WITH gone AS (
      WHERE r.run_id = ANY (@run_ids::uuid[]) AND r.state IN (0, 1)
        AND r.namespace_id = @namespace_id
     RETURNING r.*
+), rested AS (
+    SELECT d.*, @now::timestamptz + d.delay AS next_fire
+      FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
+     WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       FOR SHARE OF d
+), due_again AS (                         -- as in finish_runs
+    INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
+                                    expires_after, exclusive)
+    SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
+      FROM rested
+     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+    ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason)
@@ -425,7 +449,8 @@ SELECT run_id, fence FROM hourhand.live_runs WHERE state = 4 AND executor_id = @
 -- name: held_by
 -- Runs in the hands of executors. A walk over the whole table: asked for seldom, and an index by executor would cost
 -- every claim.
-SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id, r.gate_ids IS NOT NULL AS gated,
+SELECT r.run_id, r.fence, r.failures, r.losses, r.state, r.started_at, r.executor_id,
+       coalesce(cardinality(r.gate_ids), 0) > 0 AS gated,
        coalesce((SELECT (j.policy ->> 'at_most_once')::boolean FROM hourhand.jobs j
                   WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id), false) AS at_most_once
   FROM hourhand.live_runs r

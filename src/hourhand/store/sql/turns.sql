@@ -63,6 +63,18 @@ WITH gone AS (
      USING unnest(@run_ids::uuid[], @reasons::text[]) AS x(run_id, reason)
      WHERE r.run_id = x.run_id AND r.state IN (0, 1)
     RETURNING r.*, x.reason
+), rested AS (
+    SELECT d.*, @now::timestamptz + d.delay AS next_fire
+      FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
+     WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       FOR SHARE OF d
+), due_again AS (                         -- as in finish_runs
+    INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
+                                    expires_after, exclusive)
+    SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
+      FROM rested
+     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+    ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason)
@@ -86,6 +98,18 @@ WITH expired AS MATERIALIZED (
 ), gone AS (
     DELETE FROM hourhand.live_runs r WHERE r.run_id = ANY (ARRAY(SELECT run_id FROM expired))
     RETURNING r.*
+), rested AS (
+    SELECT d.*, @now::timestamptz + d.delay AS next_fire
+      FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
+     WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       FOR SHARE OF d
+), due_again AS (                         -- as in finish_runs
+    INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
+                                    expires_after, exclusive)
+    SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
+      FROM rested
+     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+    ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
                            cause, attempt, reason)

@@ -1,0 +1,170 @@
+"""Calendars: named sets of times at which jobs are not to run. Dates, weekly windows, blackouts.
+
+A calendar goes by its own zone, or by that of the job that uses it. Every question is about one instant and costs
+little; `exclusion.py` asks it for the due times of a job.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import cached_property
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from hourhand.model.local_time import DstOverlap, DstRule, format_instant, instants_of, load_zone, parse_instant
+
+_BOTH: Final = DstRule(fixed=True, overlap=DstOverlap.BOTH)
+_WEEK_MINUTES: Final = 7 * 24 * 60
+_DAY_MINUTES: Final = 24 * 60
+_TICK: Final = timedelta(microseconds=1)
+WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A span of every week, by the local clock; it may reach past midnight, and past Sunday."""
+
+    weekday: int
+    """Monday is 0: the day on which it begins."""
+    begin: int
+    """Minutes from midnight."""
+    length: int
+    """Minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blackout:
+    """A stretch of time once, from `begin` up to but not including `end`."""
+
+    begin: datetime
+    end: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CalendarRule:
+    """What a calendar leaves out."""
+
+    zone: str | None = None
+    """None: that of the job."""
+    dates: tuple[date, ...] = ()
+    yearly: tuple[tuple[int, int], ...] = ()
+    """(month, day) of every year."""
+    weekly: tuple[Window, ...] = ()
+    blackouts: tuple[Blackout, ...] = ()
+    description: str = ""
+
+    def covering(self, instant: datetime, job_zone: str) -> tuple[datetime, datetime] | None:
+        """A stretch [begin, end) around the instant that is left out; None if the instant is not. Another stretch may
+        adjoin it."""
+        for blackout in self._around(instant):
+            if blackout.begin <= instant < blackout.end:
+                return blackout.begin, blackout.end
+        if not (self._days or self.yearly or self.weekly):
+            return None
+        zone = load_zone(self.zone or job_zone)
+        local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+        if local.date() in self._days or (local.month, local.day) in self.yearly:
+            midnight = datetime.combine(local.date(), time())
+            return _span(instant, midnight, midnight + timedelta(days=1), zone)
+        for begin, end in self._minutes:
+            minute = local.weekday() * _DAY_MINUTES + local.hour * 60 + local.minute
+            if begin <= minute < end:
+                monday = datetime.combine(local.date() - timedelta(days=local.weekday()), time())
+                return _span(instant, monday + timedelta(minutes=begin), monday + timedelta(minutes=end), zone)
+        return None
+
+    @cached_property
+    def _days(self) -> frozenset[date]:
+        return frozenset(self.dates)
+
+    @cached_property
+    def _minutes(self) -> tuple[tuple[int, int], ...]:
+        """The weekly windows as minutes of a week that begins on Monday, joined where they touch."""
+        spans = []
+        for window in self.weekly:
+            begin = window.weekday * _DAY_MINUTES + window.begin
+            end = begin + window.length
+            spans.append((begin, min(end, _WEEK_MINUTES)))
+            if end > _WEEK_MINUTES:
+                spans.append((0, end - _WEEK_MINUTES))
+        return tuple(_joined(spans))
+
+    @cached_property
+    def _sorted(self) -> tuple[Sequence[datetime], Sequence[Blackout]]:
+        joined = _joined([(blackout.begin, blackout.end) for blackout in self.blackouts])
+        return [begin for begin, _ in joined], [Blackout(begin, end) for begin, end in joined]
+
+    def _around(self, instant: datetime) -> Iterable[Blackout]:
+        begins, blackouts = self._sorted
+        at = bisect_right(begins, instant)
+        return blackouts[at - 1 : at] if at else ()
+
+
+def _span(instant: datetime, begin: datetime, end: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    """Local times to the instants that hold the given one between them, whatever the clock does there."""
+    earlier = [reading for reading in instants_of(begin, zone, _BOTH) if reading <= instant]
+    later = [reading for reading in instants_of(end, zone, _BOTH) if reading > instant]
+    return (earlier[-1] if earlier else instant), (later[0] if later else instant + _TICK)
+
+
+def _joined(spans: Iterable[Any]) -> list[Any]:
+    joined: list[Any] = []
+    for begin, end in sorted(spans):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+# --- the stored form, which is also the one users write ----------------------------------------------------
+
+
+def calendar_to_json(rule: CalendarRule) -> dict[str, Any]:
+    return {
+        "zone": rule.zone,
+        "description": rule.description,
+        "dates": [*(f"{month:02d}-{day:02d}" for month, day in rule.yearly), *(day.isoformat() for day in rule.dates)],
+        "weekly": [
+            {"day": WEEKDAYS[window.weekday], "from": _clock(window.begin), "to": _clock(window.begin + window.length)}
+            for window in rule.weekly
+        ],
+        "blackouts": [
+            {"from": format_instant(each.begin), "to": format_instant(each.end), "reason": each.reason}
+            for each in rule.blackouts
+        ],
+    }
+
+
+def calendar_from_json(stored: dict[str, Any]) -> CalendarRule:
+    dates = stored["dates"]
+    return CalendarRule(
+        zone=stored["zone"],
+        dates=tuple(date.fromisoformat(text) for text in dates if len(text) == 10),
+        yearly=tuple((int(text[:2]), int(text[3:])) for text in dates if len(text) == 5),
+        weekly=tuple(
+            window_between(WEEKDAYS.index(each["day"]), each["from"], each["to"]) for each in stored["weekly"]
+        ),
+        blackouts=tuple(
+            Blackout(parse_instant(each["from"]), parse_instant(each["to"]), each["reason"])
+            for each in stored["blackouts"]
+        ),
+        description=stored["description"],
+    )
+
+
+def window_between(weekday: int, begin: str, end: str) -> Window:
+    """From one time of day to another, "HH:MM"; one that is not later means the day after."""
+    first, last = _minute(begin), _minute(end)
+    return Window(weekday, first, last - first if last > first else last - first + _DAY_MINUTES)
+
+
+def _minute(clock: str) -> int:
+    return int(clock[:2]) * 60 + int(clock[3:5])
+
+
+def _clock(minute: int) -> str:
+    minute = minute if minute <= _DAY_MINUTES else minute - _DAY_MINUTES
+    return f"{minute // 60:02d}:{minute % 60:02d}"

@@ -1,0 +1,162 @@
+"""What a schedule will do: its times, in words, with notes on what surprises people. Needs no server.
+
+Clock changes are looked for up to `NOTED_DAYS_MAX` days ahead; each day on which one touches the schedule is named with
+what becomes of the times in it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from hourhand.model.cron import Cron
+from hourhand.model.local_time import DstRule, Gap, find_change, load_zone
+from hourhand.model.rrule import Frequency, RRule, parse_parts
+from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
+from hourhand.model.words import both_days_set, timing_words
+
+COUNT_MAX: Final = 500
+NOTED_DAYS_MAX: Final = 800
+NOTES_MAX: Final = 20
+_TICK: Final = timedelta(microseconds=1)
+_DAY: Final = timedelta(days=1)
+_STEP: Final = timedelta(days=4)
+"""No zone sets its clocks twice within this."""
+_SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedDay:
+    """A day on which clocks are set, and what that does to the schedule."""
+
+    date: date
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    times: list[datetime]
+    """In UTC."""
+    words: str
+    notes: list[str]
+    dst_days: list[date]
+    """Days of the zone on which the clock changes and that the schedule is touched by."""
+    more: bool
+    """Whether times follow that were not asked for or not shown."""
+
+
+def preview(timing: Timing, start: datetime, end: datetime | None, count_max: int) -> Preview:
+    """The first `count_max` due times from `start` to `end`, both included."""
+    last = end if end is not None else datetime.max.replace(tzinfo=UTC)
+    times = timing.due_between(start - _TICK, last, count_max + 1)
+    more = len(times) > count_max
+    times = times[:count_max]
+    until = end if end is not None and not more else (times[-1] if times else start)
+    changed = list(_changed_days(timing, start, until))
+    notes = [*_notes(timing), *(day.note for day in changed[:NOTES_MAX])]
+    if len(changed) > NOTES_MAX:
+        notes.append(f"and {len(changed) - NOTES_MAX} more days on which the clock changes")
+    if more and end is not None:
+        notes.append(f"only the first {count_max} times are shown; more follow")
+    return Preview(times, timing_words(timing), notes, [day.date for day in changed], more)
+
+
+# --- notes ------------------------------------------------------------------------------------------------
+
+
+def _notes(timing: Timing) -> Iterator[str]:
+    for schedule in timing.schedules:
+        match schedule:
+            case CronSchedule() if both_days_set(schedule.text):
+                yield (
+                    f"{schedule.text}: day of month and weekday are both set, so either is enough (crontab's rule); "
+                    "it does not wait for a day that is both"
+                )
+            case CronSchedule() if Cron.parse(schedule.text, schedule.seed).uses_hash:
+                yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"
+            case Every() if timing.zone != "UTC" and schedule.interval % _DAY == timedelta(0):
+                yield "every counts real time: when clocks change, the local time of day moves; daily keeps it"
+            case AfterCompletion():
+                yield "each further time is set when the run before it has ended"
+            case RRuleSchedule():
+                yield from _rule_notes(schedule)
+    if timing.jitter is not None:
+        yield "starts are spread by the jitter; these are the due times, which it does not move"
+    if timing.max_runs is not None:
+        yield f"completed after {timing.max_runs} runs"
+
+
+def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
+    parts = parse_parts(schedule.text)
+    days = parts.month_days or ((schedule.first.day,) if not parts.weekdays else ())
+    if parts.frequency is Frequency.MONTHLY and days and min(days) > 28:
+        yield f"months without a day {max(days)} are passed over; BYMONTHDAY=-1 is the last day of each month"
+
+
+# --- clock changes ----------------------------------------------------------------------------------------
+
+
+def _changed_days(timing: Timing, start: datetime, end: datetime) -> Iterator[ChangedDay]:
+    zone = load_zone(timing.zone)
+    local = [schedule for schedule in timing.schedules if isinstance(schedule, CronSchedule | RRuleSchedule)]
+    if not local or zone.key == "UTC":
+        return
+    step = start
+    for _ in range(NOTED_DAYS_MAX // _STEP.days):
+        if step > end:
+            return
+        change = find_change(step, min(step + _STEP, end + _TICK), zone)
+        if change is not None:
+            note = _note_of_change(change, zone, local, timing)
+            if note is not None:
+                yield ChangedDay(change.astimezone(zone).date(), note)
+        step += _STEP
+
+
+def _note_of_change(change: datetime, zone: ZoneInfo, schedules: Sequence[Schedule], timing: Timing) -> str | None:
+    """What a clock change does to the schedules; None if they name no time in what it leaves out or repeats."""
+    before = (change - _TICK).astimezone(zone).utcoffset()
+    after = change.astimezone(zone)
+    assert before is not None
+    here = after.replace(tzinfo=None, fold=0)
+    there = (change + before).replace(tzinfo=None)
+    low, high = min(here, there), max(here, there)
+    effects = [
+        effect for schedule in schedules if (effect := _effect(schedule, low, high, here > there, timing)) is not None
+    ]
+    if not effects:
+        return None
+    moved = f"{there:%H:%M} forward to" if here > there else f"{there:%H:%M} back to"
+    shown = f"{here:%H:%M}" if here.date() == there.date() else f"{here:%Y-%m-%d %H:%M}"
+    return f"{there:%Y-%m-%d}: the clock goes from {moved} {shown}; {'; '.join(dict.fromkeys(effects))}"
+
+
+def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, timing: Timing) -> str | None:
+    next_local, fixed = _local_times(schedule)
+    inside: list[datetime] = []
+    local = next_local(low - _TICK)
+    while local is not None and local < high and len(inside) <= _SHOWN_MAX:
+        inside.append(local)
+        local = next_local(local)
+    if not inside:
+        return None
+    names = ", ".join(f"{local:%H:%M}" for local in inside[:_SHOWN_MAX])
+    names += ", …" if len(inside) > _SHOWN_MAX else ""
+    rule = DstRule(fixed, timing.gap, timing.overlap)
+    if forward:
+        if fixed and rule.gap is Gap.FIRE_AFTER:
+            return f"{names} does not exist and is due at {high:%H:%M} instead (gap: fire_after)"
+        why = "gap: skip" if fixed else "it keeps its cadence"
+        return f"{names} does not exist and is left out ({why})"
+    passes = {(True, False): "at the first pass", (False, True): "at the last pass", (True, True): "at both passes"}
+    return f"{names} comes twice and is due {passes[rule.first_pass, rule.second_pass]} (overlap: {rule.overlap.value})"
+
+
+def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | None], bool]:
+    if isinstance(schedule, CronSchedule):
+        cron = Cron.parse(schedule.text, schedule.seed)
+        return cron.next_local, cron.is_fixed_time
+    assert isinstance(schedule, RRuleSchedule)
+    rule = RRule.compile(schedule.text, schedule.first, schedule.last)
+    return rule.next_local, rule.is_fixed_time

@@ -1,0 +1,597 @@
+"""Recurrence rules (RFC 5545), compiled once into bit sets: the days of a year, the times of a day.
+
+Knows nothing of zones: `local_time` maps what comes out to instants. Every walk is bounded by the years that are
+planned at all, and within them by days: how often a rule would repeat within a day costs nothing.
+
+Choices where the standard leaves some, or programs differ:
+- Only times that the rule names are due. The first time is where counting begins; it is due if the rule names it.
+- What the rule leaves out is taken from the first time: `FREQ=MONTHLY` from the 31st means months that have a 31st.
+- `BYWEEKNO` without `BYDAY` means the weekday of the first time.
+- `UNTIL` as a date includes that day.
+- Combinations that the standard forbids are refused, as are years of other calendars (RSCALE).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from enum import IntEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from hourhand.model.local_time import YEAR_MAX, YEAR_MIN
+
+TEXT_LENGTH_MAX: Final = 1000
+COUNT_MAX: Final = 10_000
+INTERVAL_MAX: Final = 100_000
+SEARCH_DAYS_MAX: Final = 4000
+"""A rule is refused if its first time is not found within so many days that it names."""
+
+_DAY_SECONDS: Final = 86_400
+_TIMES_KEPT_MAX: Final = 64
+_WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_SECOND: Final = timedelta(seconds=1)
+
+
+class RRuleFault(ValueError):
+    """The rule cannot be used; `code` is the stable word for the reason."""
+
+    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+class Frequency(IntEnum):
+    YEARLY = 0
+    MONTHLY = 1
+    WEEKLY = 2
+    DAILY = 3
+    HOURLY = 4
+    MINUTELY = 5
+    SECONDLY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a rule says, part by part. Empty: it does not say."""
+
+    frequency: Frequency
+    interval: int = 1
+    count: int | None = None
+    until: str | None = None
+    seconds: tuple[int, ...] = ()
+    minutes: tuple[int, ...] = ()
+    hours: tuple[int, ...] = ()
+    weekdays: tuple[tuple[int, int], ...] = ()
+    """Monday is 0; the second number is the place in its month or year, 0 for all."""
+    month_days: tuple[int, ...] = ()
+    year_days: tuple[int, ...] = ()
+    weeks: tuple[int, ...] = ()
+    months: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    week_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Year:
+    days: int
+    """Bit n is set where the day n of the year (from 0) has times."""
+    times: Mapping[int, int] | None
+    """The times of each day where they differ between days."""
+
+
+@dataclass(frozen=True, slots=True)
+class RRule:
+    """One compiled rule. Equal texts with equal first times are equal."""
+
+    parts: Parts
+    first: datetime
+    """A local time, in whole seconds; nothing is due before it."""
+    last: datetime | None
+    """Nothing is due after it."""
+    _day_times: int
+    """The times of every day, as seconds; with a frequency below a day, where its steps may begin."""
+    _pattern: int
+    """With a frequency below a day: the seconds of one step that are due."""
+    _years: dict[int, _Year] = field(compare=False, repr=False)
+    _steps: dict[int, int] = field(compare=False, repr=False)
+
+    @staticmethod
+    def compile(text: str, first: datetime, last: datetime | None = None) -> "RRule":
+        """`last` is what `end_of` found. Raises `RRuleFault`."""
+        return _compile(text, first, last)
+
+    @property
+    def is_fixed_time(self) -> bool:
+        """It names times of day instead of a cadence within the day."""
+        return self.parts.frequency <= Frequency.DAILY
+
+    def next_local(self, after: datetime, days_max: int | None = None) -> datetime | None:
+        """The first due local time strictly later than `after`; None beyond the last. With `days_max` no more days
+        are looked at, and `RRuleFault` says that this was not enough."""
+        start = max(after.replace(microsecond=0, fold=0) + _SECOND, self.first)
+        for ordinal, seconds in self._days_from(start.date(), days_max):
+            left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
+            if left:
+                found = datetime.fromordinal(ordinal) + timedelta(seconds=_lowest(left))
+                return found if self.last is None or found <= self.last else None
+        return None
+
+    def nth_local(self, count: int) -> datetime | None:
+        """The due time of that number, counted from the first; None if there are fewer."""
+        for ordinal, seconds in self._days_from(self.first.date(), None):
+            left = _from_time(seconds, self.first) if ordinal == self.first.toordinal() else seconds
+            if left.bit_count() >= count:
+                return datetime.fromordinal(ordinal) + timedelta(seconds=_bits(left)[count - 1])
+            count -= left.bit_count()
+        return None
+
+    def _days_from(self, start: date, days_max: int | None) -> Iterator[tuple[int, int]]:
+        """The days that have due times, from a day on, each with its due seconds."""
+        ordinal, left = start.toordinal(), days_max
+        for number in range(start.year, YEAR_MAX + 1):
+            if self.last is not None and number > self.last.year:
+                return
+            january, length, _ = _shape(number)
+            year = self._year(number)
+            day = max(ordinal - january, 0)
+            bits = year.days >> day
+            while bits:
+                skip = _lowest(bits)
+                day, bits = day + skip, bits >> skip
+                seconds, rest = self._times_of(year, day, january + day)
+                if seconds:
+                    yield january + day, seconds
+                elif left is not None:
+                    left -= 1
+                    if left <= 0:
+                        raise RRuleFault("rrule-never-fires", "the rule names no time that could be found")
+                day, bits = day + 1 + rest, bits >> 1 + rest
+            ordinal = max(january + length, january + day)
+
+    def _year(self, year: int) -> _Year:
+        found = self._years.get(year)
+        if found is None:
+            found = self._years[year] = _year_of(self.parts, self.first, self._day_times, year)
+        return found
+
+    def _times_of(self, year: _Year, day: int, ordinal: int) -> tuple[int, int]:
+        """The due seconds of a day, and how many whole days nothing more can follow if there are none."""
+        if self.parts.frequency <= Frequency.DAILY:
+            return (self._day_times if year.times is None else year.times[day]), 0
+        unit = _UNITS[self.parts.frequency]
+        step = unit * self.parts.interval
+        begin = (self.first.hour * 3600 + self.first.minute * 60 + self.first.second) // unit * unit
+        offset = (begin - _DAY_SECONDS * (ordinal - self.first.toordinal())) % step
+        if offset >= _DAY_SECONDS:
+            return 0, offset // _DAY_SECONDS - 1
+        found = self._steps.get(offset)
+        if found is None:
+            starts = _comb(step, offset) & self._day_times
+            found = starts * self._pattern
+            if len(self._steps) < _TIMES_KEPT_MAX:
+                self._steps[offset] = found
+        return found, 0
+
+
+# --- days -------------------------------------------------------------------------------------------------
+
+
+def _year_of(parts: Parts, first: datetime, day_times: int, year: int) -> _Year:
+    """The days of a year that a rule names, by all of its parts."""
+    if parts.frequency is Frequency.YEARLY and (year - first.year) % parts.interval:
+        return _Year(0, None)
+    days = _in_step(parts, first, year)
+    if days and parts.months:
+        days &= _union(_month_mask(year, month) for month in parts.months)
+    if days and parts.month_days:
+        days &= _month_days(parts.month_days, year)
+    if days and parts.year_days:
+        days &= _year_days(parts.year_days, year)
+    if days and parts.weeks:
+        days &= _weeks(parts.weeks, parts.week_start, year)
+    if days and parts.weekdays:
+        days &= _weekdays(parts, year)
+    if not parts.places or not days or parts.frequency > Frequency.DAILY:
+        return _Year(days, None)
+    return _placed(parts, day_times, days, year)
+
+
+def _in_step(parts: Parts, first: datetime, year: int) -> int:
+    """The days that the interval reaches, counted from the first time's own period."""
+    january, length = _shape(year)[:2]
+    whole = (1 << length) - 1
+    if parts.interval == 1 or parts.frequency > Frequency.DAILY:
+        return whole
+    if parts.frequency is Frequency.MONTHLY:
+        months = range(1, 13)
+        begin = first.year * 12 + first.month
+        return _union(_month_mask(year, month) for month in months if (year * 12 + month - begin) % parts.interval == 0)
+    if parts.frequency is Frequency.WEEKLY:
+        begin = _week_begin(first.toordinal(), parts.week_start)
+        return _repeated(begin, 7 * parts.interval, 0x7F, january, length)
+    if parts.frequency is Frequency.DAILY:
+        return _repeated(first.toordinal(), parts.interval, 1, january, length)
+    return whole
+
+
+def _repeated(begin: int, step: int, pattern: int, january: int, length: int) -> int:
+    """The pattern at `begin` and each `step` days from it, as far as it lies in the year."""
+    bits = 0
+    for at in range((begin - january) % step - step, length, step):
+        bits |= pattern << at if at >= 0 else pattern >> -at
+    return bits & ((1 << length) - 1)
+
+
+def _month_days(wanted: Sequence[int], year: int) -> int:
+    bits, (_, _, starts) = 0, _shape(year)
+    for month in range(12):
+        length = starts[month + 1] - starts[month]
+        for day in wanted:
+            at = day if day > 0 else length + 1 + day
+            if 1 <= at <= length:
+                bits |= 1 << starts[month] + at - 1
+    return bits
+
+
+def _year_days(wanted: Sequence[int], year: int) -> int:
+    length = _shape(year)[1]
+    places = (day if day > 0 else length + 1 + day for day in wanted)
+    return _union(1 << place - 1 for place in places if 1 <= place <= length)
+
+
+def _weeks(wanted: Sequence[int], week_start: int, year: int) -> int:
+    """Days by the number of their week; those at the edges may lie in a week of the year before or after."""
+    january, length = _shape(year)[:2]
+    bits = 0
+    for of_year in (year - 1, year, year + 1):
+        begin = _first_week(of_year, week_start)
+        count = (_first_week(of_year + 1, week_start) - begin) // 7
+        for number in wanted:
+            place = number if number > 0 else count + 1 + number
+            if 1 <= place <= count:
+                at = begin + 7 * (place - 1) - january
+                bits |= 0x7F << at if at >= 0 else 0x7F >> -at
+    return bits & ((1 << length) - 1)
+
+
+def _weekdays(parts: Parts, year: int) -> int:
+    january, length, starts = _shape(year)
+    spans = [(0, length)]
+    if parts.frequency is Frequency.MONTHLY or parts.months:
+        spans = list(pairwise(starts))
+    bits = 0
+    for weekday, nth in parts.weekdays:
+        offset = (weekday - (january - 1)) % 7
+        every = _repeated(january + offset, 7, 1, january, length)
+        if nth == 0:
+            bits |= every
+            continue
+        for begin, end in spans:
+            inside = every >> begin & ((1 << end - begin) - 1)
+            chosen = _nth_bit(inside, nth)
+            bits |= chosen << begin
+    return bits
+
+
+def _placed(parts: Parts, day_times: int, days: int, year: int) -> _Year:
+    """Of each period's times only those at the wanted places (BYSETPOS)."""
+    january, length, starts = _shape(year)
+    per_day = day_times.bit_count()
+    if parts.frequency is Frequency.DAILY:
+        spans = [(day, day + 1) for day in range(length)]
+    elif parts.frequency is Frequency.MONTHLY:
+        spans = list(pairwise(starts))
+    elif parts.frequency is Frequency.WEEKLY:
+        begin = _week_begin(january, parts.week_start) - january
+        spans = [(at, at + 7) for at in range(begin, length, 7)]
+    else:
+        spans = [(0, length)]
+    times = _bits(day_times)
+    found: dict[int, int] = {}
+    for begin, end in spans:
+        inside = _days_between(parts, year, days, begin, end)
+        for place in parts.places:
+            at = place - 1 if place > 0 else len(inside) * per_day + place
+            if 0 <= at < len(inside) * per_day:
+                day = inside[at // per_day]
+                found[day] = found.get(day, 0) | 1 << times[at % per_day]
+    kept = {day: seconds for day, seconds in found.items() if 0 <= day < length}
+    return _Year(_union(1 << day for day in kept), kept)
+
+
+def _days_between(parts: Parts, year: int, days: int, begin: int, end: int) -> list[int]:
+    """The days of a period, which for a week may reach over the edges of the year."""
+    length = _shape(year)[1]
+    inside = [day for day in range(max(begin, 0), min(end, length)) if days >> day & 1]
+    if begin >= 0 and end <= length:
+        return inside
+    january = _shape(year)[0]
+    weekdays = {weekday for weekday, _ in parts.weekdays}
+    beyond = [day for day in range(begin, end) if not 0 <= day < length]
+    # Of a week that has no day inside this year nothing can be chosen inside it.
+    outside = [
+        day
+        for day in beyond
+        if inside
+        and (january + day - 1) % 7 in weekdays
+        and (not parts.months or date.fromordinal(january + day).month in parts.months)
+    ]
+    return sorted(inside + outside)
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+_UNITS: Final = {Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECONDLY: 1}
+
+
+@lru_cache(maxsize=16_384)
+def _compile(text: str, first: datetime, last: datetime | None) -> RRule:
+    parts = _filled(parse_parts(text), first)
+    hours, minutes, seconds = parts.hours, parts.minutes, parts.seconds
+    pattern = 1
+    if parts.frequency <= Frequency.DAILY:
+        day_times = _times(hours, minutes, seconds)
+    elif parts.frequency is Frequency.HOURLY:
+        day_times = _times(hours or range(24), (0,), (0,))
+        pattern = _chosen(_times((0,), minutes, seconds), parts.places)
+    elif parts.frequency is Frequency.MINUTELY:
+        day_times = _times(hours or range(24), minutes or range(60), (0,))
+        pattern = _chosen(_times((0,), (0,), seconds), parts.places)
+    else:
+        day_times = _times(hours or range(24), minutes or range(60), seconds or range(60))
+        pattern = _chosen(1, parts.places)
+    return RRule(parts, first, last, day_times, pattern, {}, {})
+
+
+def end_of(text: str, first: datetime, zone: ZoneInfo) -> datetime | None:
+    """The last local time that COUNT or UNTIL leave; None where the rule goes on for ever. Raises `RRuleFault`."""
+    parts = parse_parts(text)
+    if parts.until is not None:
+        return _until(parts.until, zone)
+    if parts.count is None:
+        return None
+    rule = _compile(text, first, None)
+    if rule.next_local(first - _SECOND, SEARCH_DAYS_MAX) is None:
+        return first
+    return rule.nth_local(parts.count)
+
+
+@lru_cache(maxsize=4096)
+def parse_parts(text: str) -> Parts:
+    """Reads a rule as the standard writes it, with or without "RRULE:" in front."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise RRuleFault("rrule-syntax", f"a rule has at most {TEXT_LENGTH_MAX} characters")
+    if not text.isascii() or not text.isprintable():
+        raise RRuleFault("rrule-syntax", "only plain ASCII characters are allowed, on one line")
+    body = text.strip().upper().removeprefix("RRULE:")
+    if not body:
+        raise RRuleFault("rrule-syntax", "the rule is empty; write for example FREQ=WEEKLY;BYDAY=MO,WE")
+    given: dict[str, str] = {}
+    for piece in body.rstrip(";").split(";"):
+        name, equals, value = piece.partition("=")
+        if not equals or not value:
+            raise RRuleFault("rrule-syntax", f"{piece[:40]!r} is no part of a rule; write NAME=VALUE")
+        if name in given:
+            raise RRuleFault("rrule-syntax", f"{name[:40]} is given twice")
+        if name not in _READERS:
+            raise RRuleFault("rrule-syntax", f"there is no part {name[:40]!r}; there are {', '.join(_READERS)}")
+        given[name] = value
+    if "FREQ" not in given:
+        raise RRuleFault("rrule-syntax", "FREQ is missing; write for example FREQ=DAILY")
+    if "COUNT" in given and "UNTIL" in given:
+        raise RRuleFault("rrule-syntax", "COUNT and UNTIL exclude each other")
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        place, read = _READERS[name]
+        values[place] = read(name, value)
+    parts = Parts(**values)
+    _refuse_forbidden(parts)
+    return parts
+
+
+def normal_text(text: str) -> str:
+    """The rule as it is kept: capitals, without a prefix or a semicolon at its end."""
+    return text.strip().upper().removeprefix("RRULE:").rstrip(";")
+
+
+def _refuse_forbidden(parts: Parts) -> None:
+    frequency, name = parts.frequency, parts.frequency.name
+    numbered = any(nth for _, nth in parts.weekdays)
+    if parts.weeks and frequency is not Frequency.YEARLY:
+        raise RRuleFault("rrule-syntax", f"BYWEEKNO goes with FREQ=YEARLY only, not with {name}")
+    if parts.year_days and frequency in (Frequency.MONTHLY, Frequency.WEEKLY, Frequency.DAILY):
+        raise RRuleFault("rrule-syntax", f"BYYEARDAY does not go with FREQ={name}")
+    if parts.month_days and frequency is Frequency.WEEKLY:
+        raise RRuleFault("rrule-syntax", "BYMONTHDAY does not go with FREQ=WEEKLY")
+    if numbered and frequency not in (Frequency.MONTHLY, Frequency.YEARLY):
+        raise RRuleFault("rrule-syntax", f"a number before a weekday does not go with FREQ={name}")
+    if numbered and parts.weeks:
+        raise RRuleFault("rrule-syntax", "a number before a weekday does not go with BYWEEKNO")
+    by = (parts.seconds, parts.minutes, parts.hours, parts.weekdays, parts.month_days, parts.year_days, parts.weeks)
+    if parts.places and not any((*by, parts.months)):
+        raise RRuleFault("rrule-syntax", "BYSETPOS needs another BY part to choose from")
+
+
+def _filled(parts: Parts, first: datetime) -> Parts:
+    """With what the rule leaves out taken from the first time."""
+    frequency = parts.frequency
+    if not (parts.weekdays or parts.month_days or parts.year_days or parts.weeks):
+        if frequency is Frequency.YEARLY:
+            parts = replace(parts, months=parts.months or (first.month,), month_days=(first.day,))
+        elif frequency is Frequency.MONTHLY:
+            parts = replace(parts, month_days=(first.day,))
+        elif frequency is Frequency.WEEKLY:
+            parts = replace(parts, weekdays=((first.weekday(), 0),))
+    elif parts.weeks and not parts.weekdays:
+        parts = replace(parts, weekdays=((first.weekday(), 0),))
+    if frequency < Frequency.HOURLY and not parts.hours:
+        parts = replace(parts, hours=(first.hour,))
+    if frequency < Frequency.MINUTELY and not parts.minutes:
+        parts = replace(parts, minutes=(first.minute,))
+    if frequency < Frequency.SECONDLY and not parts.seconds:
+        parts = replace(parts, seconds=(first.second,))
+    return parts
+
+
+def _until(text: str, zone: ZoneInfo) -> datetime:
+    """The last local time that `UNTIL` allows."""
+    for form in ("%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ"):
+        try:
+            found = datetime.strptime(text, form)  # noqa: DTZ007 - local time has no zone here
+        except ValueError:
+            continue
+        if not YEAR_MIN < found.year <= YEAR_MAX:
+            raise RRuleFault("time-out-of-range", f"the year of UNTIL must lie between {YEAR_MIN} and {YEAR_MAX}")
+        if form.endswith("Z"):
+            return found.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
+        return found if "T" in text else found + timedelta(days=1) - _SECOND
+    raise RRuleFault("rrule-syntax", f"UNTIL is a date (20301231) or a time (20301231T090000Z), not {text[:40]!r}")
+
+
+_Reader = Callable[[str, str], Any]
+
+
+def _frequency(name: str, value: str) -> Frequency:
+    try:
+        return Frequency[value]
+    except KeyError:
+        known = ", ".join(each.name for each in Frequency)
+        raise RRuleFault("rrule-syntax", f"there is no FREQ={value[:40]}; there are {known}") from None
+
+
+def _number(low: int, high: int) -> _Reader:
+    def read(name: str, value: str) -> int:
+        return _signed(name, value, low, high)
+
+    return read
+
+
+def _numbers(low: int, high: int) -> _Reader:
+    def read(name: str, value: str) -> tuple[int, ...]:
+        found = {_signed(name, each, low, high) for each in value.split(",")}
+        if low < 0 and 0 in found:
+            raise RRuleFault("rrule-syntax", f"{name} counts from 1, or from -1 backwards; it has no 0")
+        return tuple(sorted(found))
+
+    return read
+
+
+def _signed(name: str, text: str, low: int, high: int) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not digits.isdigit() or len(digits) > 9 or not low <= int(text) <= high:
+        raise RRuleFault("rrule-syntax", f"{name} takes whole numbers from {low} to {high}, not {text[:40]!r}")
+    return int(text)
+
+
+def _read_weekdays(name: str, value: str) -> tuple[tuple[int, int], ...]:
+    found = set()
+    for each in value.split(","):
+        word, number = each[-2:], each[:-2]
+        if word not in _WEEKDAYS:
+            raise RRuleFault("rrule-syntax", f"{name} takes {', '.join(_WEEKDAYS)}, also as 2TU or -1FR")
+        nth = _signed(name, number, -53, 53) if number else 0
+        if number and nth == 0:
+            raise RRuleFault("rrule-syntax", f"{name}: {each[:40]} counts from 1, or from -1 backwards")
+        found.add((_WEEKDAYS.index(word), nth))
+    return tuple(sorted(found))
+
+
+def _week_start(name: str, value: str) -> int:
+    if value not in _WEEKDAYS:
+        raise RRuleFault("rrule-syntax", f"{name} is one of {', '.join(_WEEKDAYS)}")
+    return _WEEKDAYS.index(value)
+
+
+_READERS: Final[Mapping[str, tuple[str, _Reader]]] = {
+    "FREQ": ("frequency", _frequency),
+    "INTERVAL": ("interval", _number(1, INTERVAL_MAX)),
+    "COUNT": ("count", _number(1, COUNT_MAX)),
+    "UNTIL": ("until", lambda name, value: value),
+    "BYSECOND": ("seconds", _numbers(0, 59)),
+    "BYMINUTE": ("minutes", _numbers(0, 59)),
+    "BYHOUR": ("hours", _numbers(0, 23)),
+    "BYDAY": ("weekdays", _read_weekdays),
+    "BYMONTHDAY": ("month_days", _numbers(-31, 31)),
+    "BYYEARDAY": ("year_days", _numbers(-366, 366)),
+    "BYWEEKNO": ("weeks", _numbers(-53, 53)),
+    "BYMONTH": ("months", _numbers(1, 12)),
+    "BYSETPOS": ("places", _numbers(-366, 366)),
+    "WKST": ("week_start", _week_start),
+}
+
+
+# --- bits -------------------------------------------------------------------------------------------------
+
+
+def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> int:
+    """The seconds of a day, as bits."""
+    within_minute = _union(1 << second for second in seconds)
+    within_hour = _union(within_minute << 60 * minute for minute in minutes)
+    return _union(within_hour << 3600 * hour for hour in hours)
+
+
+def _from_time(seconds: int, start: datetime) -> int:
+    """Without the seconds of the day before a time."""
+    passed = start.hour * 3600 + start.minute * 60 + start.second
+    return seconds >> passed << passed
+
+
+def _chosen(bits: int, places: Sequence[int]) -> int:
+    return _union(_nth_bit(bits, place) for place in places) if places else bits
+
+
+def _nth_bit(bits: int, nth: int) -> int:
+    """The bit at that place among those set, counted from the end if negative; 0 if there is none."""
+    places = _bits(bits)
+    at = nth - 1 if nth > 0 else len(places) + nth
+    return 1 << places[at] if 0 <= at < len(places) else 0
+
+
+@lru_cache(maxsize=512)
+def _bits(bits: int) -> tuple[int, ...]:
+    """The places of the bits that are set. By their text: a day has 86,400 bits, and taking one away copies all."""
+    return tuple(place for place, digit in enumerate(reversed(bin(bits)[2:])) if digit == "1")
+
+
+@lru_cache(maxsize=1024)
+def _comb(step: int, offset: int) -> int:
+    """Bits of a day at the offset and each step after it."""
+    count = (_DAY_SECONDS - 1 - offset) // step + 1
+    return ((1 << step * count) - 1) // ((1 << step) - 1) << offset
+
+
+def _union(masks: Iterable[int]) -> int:
+    bits = 0
+    for mask in masks:
+        bits |= mask
+    return bits
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+@lru_cache(maxsize=512)
+def _shape(year: int) -> tuple[int, int, tuple[int, ...]]:
+    """The number of the first day, how many there are, and where each month begins; the end last."""
+    january = date(year, 1, 1).toordinal()
+    starts = tuple(date(year, month, 1).toordinal() - january for month in range(1, 13))
+    length = date(year, 12, 31).toordinal() - january + 1
+    return january, length, (*starts, length)
+
+
+def _month_mask(year: int, month: int) -> int:
+    starts = _shape(year)[2]
+    return (1 << starts[month]) - (1 << starts[month - 1])
+
+
+def _week_begin(ordinal: int, week_start: int) -> int:
+    return ordinal - (ordinal - 1 - week_start) % 7
+
+
+def _first_week(year: int, week_start: int) -> int:
+    """The first day of the first week, the one that has at least four days of the year."""
+    return _week_begin(date(year, 1, 4).toordinal(), week_start)

@@ -1,0 +1,121 @@
+"""Calendars, and what a change of one does to the jobs that use it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from hourhand.database.connections import Connection, Database, Record, tried_twice
+from hourhand.database.queries import load_queries
+from hourhand.model.calendar import CalendarRule, calendar_from_json, calendar_to_json
+from hourhand.model.exclusion import TimingAround
+from hourhand.model.local_time import ZoneFault
+from hourhand.model.schedule import timing_from_json
+from hourhand.ports.calendar_stores import CalendarRow
+from hourhand.store.jsons import from_json, to_json
+from hourhand.store.timing_facts import TimingFacts
+
+_PAGE: Final = 1000
+Rows = Sequence[CalendarRow]  # inside a class with a method `list`, that word is the method
+
+
+class Calendars:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("hourhand.store.sql", "calendars.sql", database.schema)
+        self._fact_queries = load_queries("hourhand.store.sql", "timing_facts.sql", database.schema)
+
+    async def find(self, namespace_id: int, names: Sequence[str]) -> dict[str, CalendarRule]:
+        wanted = list(dict.fromkeys(names))
+        rows = await self._database.fetch(
+            self._fact_queries["calendar_rules"], namespace_ids=[namespace_id] * len(wanted), names=wanted
+        )
+        return {row["name"]: calendar_from_json(from_json(row["rule"])) for row in rows}
+
+    async def list(self, namespace_id: int, after: str | None, limit: int) -> Rows:
+        rows = await self._database.fetch(
+            self._queries["list_calendars"], namespace_id=namespace_id, after=after, name=None, limit=limit
+        )
+        return tuple(_calendar(row) for row in rows)
+
+    async def get(self, namespace_id: int, name: str) -> CalendarRow | None:
+        row = await self._database.fetch_one(
+            self._queries["list_calendars"], namespace_id=namespace_id, after=None, name=name, limit=1
+        )
+        return None if row is None else _calendar(row)
+
+    @tried_twice
+    async def put(
+        self, namespace_id: int, name: str, rule: CalendarRule, now: datetime, changed_by: str, expected: int | None
+    ) -> int | None:
+        async with self._database.transaction() as db:
+            rows = await self._fetch(
+                db,
+                "put_calendar",
+                namespace_id=namespace_id,
+                name=name,
+                rule=to_json(calendar_to_json(rule)),
+                now=now,
+                changed_by=changed_by,
+                expected=expected,
+            )
+            if not rows:
+                return None
+            if rows[0]["version"] > 1:
+                await self._plan_anew(db, namespace_id, name, now)
+            version: int = rows[0]["version"]
+            return version
+
+    async def delete(self, namespace_id: int, name: str) -> bool | None:
+        try:
+            rows = await self._database.fetch(self._queries["delete_calendar"], namespace_id=namespace_id, name=name)
+        except asyncpg.ForeignKeyViolationError:
+            return False
+        return True if rows else None
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    async def _plan_anew(self, db: Connection, namespace_id: int, name: str, now: datetime) -> None:
+        """Cursors visit every due time, also those that are left out, so a scheduler that reads the new rule does right
+        by itself. Set back are those that have gone on: over runs made ahead of time, and to the end of a stretch."""
+        locked = await self._fetch(db, "lock_cursors", namespace_id=namespace_id, name=name, now=now)
+        job_ids = [row["job_id"] for row in locked]
+        if job_ids:
+            await self._fetch(db, "withdraw_runs", job_ids=job_ids, now=now)
+        after: UUID | None = None
+        facts = TimingFacts(self._database)  # with rules of its own: those of this transaction may not come to be
+        while True:
+            rows = await self._fetch(
+                db, "shifted_cursors", namespace_id=namespace_id, name=name, now=now, after=after, limit=_PAGE
+            )
+            await self._set_back(db, facts, rows, now)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1]["job_id"]
+
+    async def _set_back(self, db: Connection, facts: TimingFacts, rows: Sequence[Record], now: datetime) -> None:
+        """Jobs that wait for the next allowed time, which may come earlier now."""
+        moves: list[tuple[UUID, datetime, datetime]] = []
+        for row in rows:
+            timing = await facts.with_calendars(row["job_id"], timing_from_json(from_json(row["timing"])), db)
+            try:
+                earlier = isinstance(timing, TimingAround) and timing.waits_at(row["next_fire"], now)
+            except ZoneFault:
+                continue  # the scheduler tells of it
+            if earlier:
+                moves.append((row["job_id"], row["next_fire"], earlier))
+        if moves:
+            job_ids, expected, next_fires = zip(*moves, strict=True)
+            await self._fetch(db, "set_cursors_back", job_ids=job_ids, expected=expected, next_fires=next_fires)
+
+    async def _fetch(self, db: Connection, query: str, /, **values: Any) -> Sequence[Record]:
+        return await self._database.fetch_on(db, self._queries[query], **values)
+
+
+def _calendar(row: Record) -> CalendarRow:
+    rule = calendar_from_json(from_json(row["rule"]))
+    return CalendarRow(
+        row["name"], rule, row["version"], row["created_at"], row["updated_at"], row["updated_by"], row["jobs"]
+    )
