@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from hourhand.model.durations import format_duration
 from hourhand.model.fingerprint import fingerprint
@@ -16,6 +17,7 @@ from hourhand.model.retry import RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.schedule import describe
 from hourhand.model.states import RunState
+from hourhand.model.warnings import timing_warnings
 from hourhand.operations.policy import policy_fields
 from hourhand.operations.requests import Changed, LogPage
 
@@ -75,6 +77,8 @@ class JobView(msgspec.Struct, kw_only=True):
     created_at: datetime
     created_by: str
     updated_at: datetime
+    warnings: list[str] | UnsetType = UNSET
+    """What a person should know of it; left out where there is nothing."""
 
 
 class ChangeView(msgspec.Struct):
@@ -253,6 +257,9 @@ def job_view(job: Job) -> JobView:
         created_at=job.created_at,
         created_by=job.created_by,
         updated_at=job.updated_at,
+        warnings=UNSET
+        if timing.zone == "UTC" and timing.only_instant is not None
+        else timing_warnings(timing) or UNSET,
     )
 
 

@@ -45,7 +45,7 @@ def create(
     follow: bool,
     **given: Any,
 ) -> None:
-    """Create a job. It runs at once unless --cron, --every or --at says otherwise.
+    """Create a job. It runs at once unless --cron, --every, --at, --rrule, --daily, … says otherwise.
 
     \b
     hourhand job create hello -- echo "good morning"
@@ -74,6 +74,8 @@ def create(
     with connected() as client:
         job = client.create_job(**({} if idempotency_key is None else {"idempotency_key": idempotency_key}), **fields)
         say(f"job {job.name!r} {'was there already' if job.replayed else 'is created'}{_due_words(job)}")
+        for warning in job.warnings:
+            say(f"warning: {warning}")
         if wait:
             _watch_first_run(client, job, follow)
         else:

@@ -106,6 +106,7 @@ def job_details(job: JobView) -> None:
             ("owner", job.owner),
             ("unique key", job.unique_key),
             ("description", job.description),
+            ("warnings", "\n".join(job.warnings)),
             ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
         ]
     )

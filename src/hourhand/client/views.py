@@ -61,6 +61,7 @@ class JobView(msgspec.Struct, kw_only=True):
     created_at: datetime | None = None
     created_by: str | None = None
     updated_at: datetime | None = None
+    warnings: list[str] = []
 
     @property
     def is_final(self) -> bool:

@@ -12,7 +12,15 @@ from functools import cached_property
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from hourhand.model.local_time import DstOverlap, DstRule, format_instant, instants_of, load_zone, parse_instant
+from hourhand.model.local_time import (
+    DstOverlap,
+    DstRule,
+    find_change,
+    format_instant,
+    instants_of,
+    load_zone,
+    parse_instant,
+)
 
 _BOTH: Final = DstRule(fixed=True, overlap=DstOverlap.BOTH)
 _WEEK_MINUTES: Final = 7 * 24 * 60
@@ -103,10 +111,12 @@ class CalendarRule:
 
 
 def _span(instant: datetime, begin: datetime, end: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """Local times to the instants that hold the given one between them, whatever the clock does there."""
+    """Local times to the instants that hold the given one between them. Cut where the clock is set: what it shows from
+    there on may lie outside again."""
     earlier = [reading for reading in instants_of(begin, zone, _BOTH) if reading <= instant]
     later = [reading for reading in instants_of(end, zone, _BOTH) if reading > instant]
-    return (earlier[-1] if earlier else instant), (later[0] if later else instant + _TICK)
+    first, last = (earlier[-1] if earlier else instant), (later[0] if later else instant + _TICK)
+    return find_change(first, instant, zone) or first, find_change(instant, last, zone) or last
 
 
 def _joined(spans: Iterable[Any]) -> list[Any]:

@@ -90,10 +90,9 @@ class TimingAround(Timing, frozen=True):
         """Where the stretch begins in which an excluded instant lies."""
         for _ in range(STRETCHES_MAX):
             spans = [span for rule in self.rules if (span := rule.covering(instant, self.zone)) is not None]
-            begin = min((begin for begin, _ in spans), default=instant)
-            if begin >= instant or not self.is_excluded(begin - _TICK):
-                return min(begin, instant)
-            instant = begin - _TICK
+            if not spans:
+                return instant + _TICK
+            instant = min(begin for begin, _ in spans) - _TICK
         return instant
 
 

@@ -560,6 +560,8 @@ def _bits(bits: int) -> tuple[int, ...]:
 def _comb(step: int, offset: int) -> int:
     """Bits of a day at the offset and each step after it."""
     count = (_DAY_SECONDS - 1 - offset) // step + 1
+    if count == 1:  # also where the step is far longer than a day, and as a number of bits too long to be made
+        return 1 << offset
     return ((1 << step * count) - 1) // ((1 << step) - 1) << offset
 
 

@@ -153,7 +153,7 @@ def _term(term: str, unit: str, named: Callable[[str], str]) -> str:
     if body.startswith("H"):
         within = re.fullmatch(r"H\(([0-9]+)-([0-9]+)\)", body)
         reach = f" between {within[1]} and {within[2]}" if within else ""
-        fixed = f"a {unit}{reach} fixed by the job's id"
+        fixed = f"{'an' if unit == 'hour' else 'a'} {unit}{reach} fixed by the job's id"
         return f"every {step} {unit}s from {fixed}" if slash else fixed
     low, dash, high = body.partition("-")
     if body == "*":
