@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter
 from cronsim import CronSim
-
-from hourhand.model.schedule import CronSchedule, Timing
 from tests.oracle import expressions
 from tests.oracle.walker import changes_of
+
+from hourhand.model.schedule import CronSchedule, Timing
 
 COUNT = 12
 HOUR = timedelta(hours=1)

@@ -22,8 +22,8 @@ def main() -> int:
     zones = all_zones()
     tally = judge(zones, given.walls, given.cases, Random(given.seed))
     print(
-        f"walker: {tally.cases:,} cases in {len(tally.zones)} of {len(zones)} zones around {tally.changes:,} clock changes, "
-        f"{tally.due_times:,} due times, {len(tally.wrong)} cases differ"
+        f"walker: {tally.cases:,} cases in {len(tally.zones)} of {len(zones)} zones "
+        f"around {tally.changes:,} clock changes, {tally.due_times:,} due times, {len(tally.wrong)} cases differ"
     )
     told = compare(zones, given.others, Random(given.seed))
     print(f"cronsim: {told.cronsim:,} cases; croniter: {told.croniter:,} cases; {len(told.wrong)} differ")

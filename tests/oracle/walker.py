@@ -1,4 +1,4 @@
-"""Cron and clock changes by brute force: every minute of a few days is looked at, and what a clock on the wall shows then.
+"""Cron and clock changes by brute force: what a clock on the wall shows in every single minute of a few days.
 
 Shares no code with the product, and none of its ideas: expressions are read into predicates over dates and sets of
 numbers, and a zone is nothing but the face it shows at an instant.
@@ -22,8 +22,8 @@ WEEKDAYS = {name.upper(): number for number, name in enumerate(["Sun", "Mon", "T
 
 @dataclass(frozen=True)
 class Wall:
-    """The minutes of some days: by date and minute of the day, the instants at which the wall shows them, and those that
-    it jumps over with the instant at which it does."""
+    """The minutes of some days: by date and minute of the day, the instants at which the wall shows them, and those
+    that it jumps over with the instant at which it does."""
 
     start: datetime
     end: datetime
@@ -33,9 +33,9 @@ class Wall:
     """Whether it changes on whole minutes only; others cannot be walked by minutes."""
 
 
-def watch(zone: ZoneInfo, middle: datetime) -> Wall:
-    start = (middle - REACH).replace(second=0, microsecond=0)
-    end = start + 2 * REACH
+def watch(zone: ZoneInfo, middle: datetime, reach: timedelta = REACH) -> Wall:
+    start = (middle - reach).replace(second=0, microsecond=0)
+    end = start + 2 * reach
     shown: dict[date, dict[int, list[datetime]]] = {}
     jumped: dict[date, dict[int, datetime]] = {}
     instant = start
@@ -114,7 +114,7 @@ def day_of_month(term: str) -> Callable[[date], bool]:
 
 
 def nearest_working_day(of: date, wanted: int) -> int:
-    """By trying all days of the month, the nearest first; of two as near, the one on the side where the weekend is short."""
+    """By trying all days of the month: the nearest one. Two are never as near, a weekend has two days."""
     length = calendar.monthrange(of.year, of.month)[1]
     working = [day for day in range(1, length + 1) if date(of.year, of.month, day).weekday() < 5]
     return min(working, key=lambda day: abs(day - wanted))

@@ -1,5 +1,7 @@
 """The bad-input catalogue of schedules, cron expressions, times and zones: what comes in, and what exactly goes out."""
 
+# ruff: noqa: E501 - rows of tables stay on one line
+
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode

@@ -1,4 +1,6 @@
-"""`hourhand cron explain`, which needs no server; `hourhand calendar`; and the schedules that `job create` can write."""
+"""`hourhand cron explain`, which needs no server; `hourhand calendar`; the schedules that `job create` can write."""
+
+# ruff: noqa: E501 - rows of tables stay on one line
 
 import json
 import sys

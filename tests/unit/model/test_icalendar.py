@@ -1,5 +1,7 @@
 """Events of iCalendar files as times that are left out."""
 
+# ruff: noqa: E501 - rows of tables stay on one line
+
 from datetime import UTC, date, datetime
 
 import pytest

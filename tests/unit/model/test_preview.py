@@ -1,5 +1,7 @@
 """What a schedule is said to do, before anybody makes a job of it."""
 
+# ruff: noqa: E501 - rows of tables stay on one line
+
 from datetime import UTC, date, datetime, timedelta
 from time import process_time
 from typing import Any

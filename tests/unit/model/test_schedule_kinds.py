@@ -1,6 +1,6 @@
 """Rules, short forms, delays after completion, budgets and jitter as users write them."""
 
-# ruff: noqa: DTZ001 - local times have no zone here
+# ruff: noqa: DTZ001, E501 - local times have no zone here; rows of tables stay on one line
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
