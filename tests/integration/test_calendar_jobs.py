@@ -1,0 +1,160 @@
+"""What callers are told about jobs with calendars, on a real store."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from crew import FunctionKind, NotedBus, SetClock
+from sample_jobs import NAMESPACE, START, rows
+
+from hourhand.model.calendar_form import read_calendar
+from hourhand.model.errors import Conflict, InvalidFields
+from hourhand.model.outcome import Succeeded
+from hourhand.operations.calendars import CalendarOperations, CalendarRequest, WeeklyRequest
+from hourhand.operations.jobs import JobOperations, SubmitSettings
+from hourhand.operations.previews import PreviewOperations, PreviewRequest
+from hourhand.operations.requests import Caller, JobPatch, JobRequest
+from hourhand.ports.event_bus import EventBus
+from hourhand.runtime.ids import IdSource
+from hourhand.wiring import Store
+
+CALLER = Caller("ada", NAMESPACE, "default")
+WEEKEND = CalendarRequest(weekly=[WeeklyRequest(day="SAT-SUN")])
+
+
+async def nothing(task: Any) -> Succeeded:
+    return Succeeded(None)
+
+
+@pytest.fixture
+async def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+async def jobs(store: Store, clock: SetClock) -> JobOperations:
+    return JobOperations(
+        store.jobs, store.submissions, store.runs, {"number": cast("Any", FunctionKind(nothing))}, clock, IdSource(3),
+        cast("EventBus", NotedBus()), SubmitSettings(), store.calendars,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def calendars(store: Store, clock: SetClock) -> CalendarOperations:
+    return CalendarOperations(store.calendars, clock)
+
+
+def daily(**more: Any) -> JobRequest:
+    fields = {"name": "daily", "kind": "number", "schedule": {"cron": "0 9 * * *"}, "calendars": ["weekend"]} | more
+    return JobRequest(**fields)
+
+
+def codes(error: pytest.ExceptionInfo[InvalidFields]) -> dict[str, str]:
+    return {fault.pointer: fault.code for fault in error.value.faults}
+
+
+async def test_a_calendar_that_does_not_exist_is_refused_with_a_suggestion(
+    jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "weekends", WEEKEND)
+    with pytest.raises(InvalidFields) as refused:
+        await jobs.create(CALLER, daily())
+    assert codes(refused) == {"/calendars/0": "unknown-calendar"}
+    assert refused.value.faults[0].hint == "did you mean weekends?"
+    with pytest.raises(InvalidFields) as refused:
+        await jobs.create_many(CALLER, [daily(calendars=None), daily(calendars=["weekends", "x"])])
+    assert codes(refused) == {"/1/calendars/1": "unknown-calendar"}
+
+
+async def test_a_schedule_of_which_calendars_leave_nothing_is_refused(
+    jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "weekend", WEEKEND)
+    with pytest.raises(InvalidFields) as refused:
+        await jobs.create(CALLER, daily(schedule={"cron": "0 9 * * SAT"}))
+    assert codes(refused) == {"/calendars": "schedule-never-fires"}
+
+
+async def test_the_next_times_of_a_job_are_those_that_its_calendars_leave(
+    jobs: JobOperations, calendars: CalendarOperations, clock: SetClock
+) -> None:
+    await calendars.put(CALLER, "weekend", WEEKEND)
+    made = (await jobs.create(CALLER, daily())).job
+    friday = datetime(2030, 1, 11, 12, tzinfo=UTC)
+    clock.time = friday
+    assert [due.day for due in await jobs.next_times(CALLER, made.job_id, 3)] == [14, 15, 16]
+    await calendars.put(CALLER, "weekend", CalendarRequest(weekly=[WeeklyRequest(day="SUN")]))
+    assert [due.day for due in await jobs.next_times(CALLER, made.job_id, 3)] == [12, 14, 15]
+
+
+async def test_a_change_gives_and_takes_calendars(
+    store: Store, jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "weekend", WEEKEND)
+    made = (await jobs.create(CALLER, daily(calendars=None))).job
+    with pytest.raises(InvalidFields):
+        await jobs.update(CALLER, made.job_id, JobPatch(calendars=["nobody"]))
+    changed = await jobs.update(CALLER, made.job_id, JobPatch(calendars=["weekend"], on_excluded="next_allowed"))
+    assert changed.job.definition.timing.calendars == ("weekend",)
+    assert len(await rows(store, "calendar_jobs")) == 1
+    with pytest.raises(Conflict) as refused:
+        await calendars.delete(CALLER, "weekend")
+    assert refused.value.code == "calendar-in-use"
+    renamed = await jobs.update(CALLER, made.job_id, JobPatch(name="other"))
+    assert renamed.job.definition.timing.calendars == ("weekend",)
+    await jobs.update(CALLER, made.job_id, JobPatch(calendars=None))
+    assert await rows(store, "calendar_jobs") == []
+    await calendars.delete(CALLER, "weekend")
+
+
+async def test_budget_and_jitter_are_given_back_as_they_were_sent_and_can_be_taken_away(jobs: JobOperations) -> None:
+    made = (await jobs.create(CALLER, daily(calendars=None, max_runs=5, jitter="10m"))).job
+    read = await jobs.get(CALLER, made.job_id)
+    assert (read.definition.timing.max_runs, read.definition.timing.jitter) == (5, timedelta(minutes=10))
+    assert len(await jobs.next_times(CALLER, made.job_id, 100)) == 5
+    changed = (await jobs.update(CALLER, made.job_id, JobPatch(max_runs=None, jitter=None))).job
+    assert (changed.definition.timing.max_runs, changed.definition.timing.jitter) == (None, None)
+    assert not changed.definition.timing.is_apart
+
+
+async def test_a_job_due_after_completion_shows_the_due_time_that_is_set(jobs: JobOperations, clock: SetClock) -> None:
+    request = daily(calendars=None, schedule={"every": "10m", "after": "completion"})
+    made = (await jobs.create(CALLER, request)).job
+    due = START + timedelta(minutes=10)
+    assert await jobs.next_times(CALLER, made.job_id, 5) == [due]
+    assert (await jobs.get(CALLER, made.job_id)).next_due == due
+    paused = await jobs.pause(CALLER, made.job_id, None)
+    assert paused.job.next_due is None
+    clock.time = START + timedelta(hours=1)
+    resumed = await jobs.resume(CALLER, made.job_id)
+    assert resumed.job.next_due == clock.time + timedelta(minutes=10)
+
+
+async def test_a_preview_sees_the_calendars_of_the_namespace(
+    store: Store, calendars: CalendarOperations, clock: SetClock
+) -> None:
+    await calendars.put(CALLER, "weekend", WEEKEND)
+    previews = PreviewOperations(store.calendars, clock)
+    request = PreviewRequest(schedules=[{"daily": "09:00"}], calendars=["weekend"], count="6")
+    _, found = await previews.preview(CALLER, request)
+    assert [time.day for time in found.times] == [8, 9, 10, 11, 14, 15]
+    with pytest.raises(InvalidFields) as refused:
+        await previews.preview(Caller("eve", NAMESPACE + 1, "other"), request)
+    assert codes(refused) == {"/calendar": "unknown-calendar"}
+
+
+async def test_a_calendar_deleted_the_very_moment_a_job_is_stored_is_a_conflict(
+    store: Store, jobs: JobOperations
+) -> None:
+    rule = read_calendar(weekly=[{"day": "SAT-SUN"}])
+
+    class Forgetful:
+        """Says that a calendar is there which is gone by the time the job is stored."""
+
+        async def find(self, namespace_id: int, names: Any) -> Any:
+            return dict.fromkeys(names, rule)
+
+    jobs._calendars = cast("Any", Forgetful())
+    with pytest.raises(Conflict):
+        await jobs.create(CALLER, daily())
+    assert await rows(store, "jobs") == []
