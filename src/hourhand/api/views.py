@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -15,9 +15,10 @@ from hourhand.model.ids import instant_of
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.retry import RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, LogLine, Run
-from hourhand.model.schedule import describe
+from hourhand.model.schedule import Timing, describe
 from hourhand.model.states import RunState
 from hourhand.model.warnings import timing_warnings
+from hourhand.operations.definition import spreading_fields
 from hourhand.operations.policy import policy_fields
 from hourhand.operations.requests import Changed, LogPage
 
@@ -43,10 +44,10 @@ class JobView(msgspec.Struct, kw_only=True):
     end_at: datetime | None
     dst_gap: str
     dst_overlap: str
-    max_runs: int | None
-    jitter: str | None
-    calendars: list[str] | None
-    on_excluded: str | None
+    max_runs: int | None = None
+    jitter: str | None = None
+    calendars: list[str] | None = None
+    on_excluded: str | None = None
     queue: str
     priority: int
     max_retries: int
@@ -235,10 +236,6 @@ def job_view(job: Job) -> JobView:
         end_at=timing.end_at,
         dst_gap=timing.gap.value,
         dst_overlap=timing.overlap.value,
-        max_runs=timing.max_runs,
-        jitter=None if timing.jitter is None else format_duration(timing.jitter),
-        calendars=list(timing.calendars) or None,
-        on_excluded=timing.on_excluded.value if timing.calendars else None,
         queue=definition.queue,
         priority=definition.priority,
         max_retries=definition.retry.max_retries,
@@ -257,10 +254,20 @@ def job_view(job: Job) -> JobView:
         created_at=job.created_at,
         created_by=job.created_by,
         updated_at=job.updated_at,
-        warnings=UNSET
-        if timing.zone == "UTC" and timing.only_instant is not None
-        else timing_warnings(timing) or UNSET,
+        **(_NOTHING_MORE if _is_plain(timing) else _of_timing(timing)),
     )
+
+
+_NOTHING_MORE: Final[dict[str, Any]] = {}
+
+
+def _is_plain(timing: Timing) -> bool:
+    """A single due time in UTC: this is on the way of every answer, and most jobs are no more."""
+    return timing.zone == "UTC" and len(timing.schedules) == 1 and not timing.schedules[0].recurring
+
+
+def _of_timing(timing: Timing) -> dict[str, Any]:
+    return {**spreading_fields(timing), "warnings": timing_warnings(timing) or UNSET}
 
 
 def _promises(definition: JobDefinition) -> dict[str, Any]:
