@@ -117,6 +117,8 @@ def _look_at_time(s: Snapshot) -> list[_Finding]:
     waits = s.ready_at > s.now
     if waits and not s.attempt and not _waits_for_rate(s):
         when = f"due at {_at(s.ready_at)}, {_in(s, s.ready_at)}"
+        if s.ready_at > s.scheduled_for:
+            when = f"due at {_at(s.scheduled_for)} and starts by its jitter at {_at(s.ready_at)}, {_in(s, s.ready_at)}"
         return [_held(GateName.DUE, when, f"is {when}", s.ready_at)]
     findings = [_open(GateName.DUE, f"was due at {_at(s.scheduled_for)}, {_ago(s, s.scheduled_for)}")]
     if s.attempt and waits and not _waits_for_rate(s):

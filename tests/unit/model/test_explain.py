@@ -65,6 +65,15 @@ def test_nothing_holds_a_run_that_is_about_to_be_taken() -> None:
     assert of_gate(explanation, GateName.DUE).detail == "was due at 2030-01-07 11:59:48 UTC, 12s ago"
 
 
+def test_a_start_that_is_spread_is_told_apart_from_the_due_time() -> None:
+    explanation = explained(scheduled_for=at(-10), ready_at=at(20))
+
+    assert held(explanation) == [GateName.DUE]
+    assert of_gate(explanation, GateName.DUE).detail == (
+        "due at 2030-01-07 11:59:50 UTC and starts by its jitter at 2030-01-07 12:00:20 UTC, in 20s"
+    )
+
+
 def test_gates_are_told_in_the_order_in_which_they_are_passed() -> None:
     gate = GateFacts(7, "key", "customer-7", 3, 3, Rate(5, 1.0))
     explanation = explained(
