@@ -104,8 +104,7 @@ class JobOperations:
                 raise
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if key is None and new.unique is None:
-            # One whose calendar is deleted this very moment must not fail its neighbours.
-            await (self._jobs.insert_jobs([new]) if request.calendars else self._group.store(new))
+            await self._group.store(new)
         elif earlier := await self._submit([new], key, lambda _: "/unique_key"):
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if new.fires:
