@@ -214,6 +214,35 @@ def test_every_due_time_of_a_long_silence_is_told_exactly_once() -> None:
     assert fires + told == 6 * 24 * 60 + 1
 
 
+@pytest.mark.parametrize("on_excluded", ["skip", "next_allowed"])
+def test_whenever_planners_come_each_due_time_is_run_or_told_exactly_once(on_excluded: str) -> None:
+    chance = Random(11)
+    rule = read_calendar(
+        dates=["12-25"],
+        weekly=[{"day": "THU", "from": "10:00", "to": "11:30"}, {"day": "SAT", "from": "22:00", "to": "02:00"}],
+    )
+    timing = timing_of([{"cron": "*/7 * * * *"}, {"every": "13m"}], rule, on_excluded)
+    end = THURSDAY + timedelta(days=4)
+    raw = set(Timing(timing.schedules, timing.zone).due_between(THURSDAY, end, 10_000))
+    cursor = timing.next_event(THURSDAY)
+    fires: list[datetime] = []
+    told = 0
+    now = THURSDAY
+    while now <= end + timedelta(minutes=20):
+        if cursor is not None and cursor <= now + HORIZON:
+            planned = plan_around(timing, cursor, now, HORIZON, CatchUpPolicy(CatchUp.ALL, timedelta(hours=1), 1000))
+            fires += planned.fires
+            told += sum(range_.count for range_ in planned.missed)
+            cursor = planned.next_due
+        now += timedelta(seconds=chance.choice([1, 5, 40, 900]))
+    fires = [due for due in fires if due <= end]
+    allowed = {due for due in raw if not timing.is_excluded(due)}
+    shifted = {timing.allowed_from(due) for due in raw - allowed}
+    expected = allowed | (shifted if on_excluded == "next_allowed" else set())
+    assert sorted(fires) == fires == sorted({due for due in expected if due is not None and due <= end})
+    assert told == len(raw - allowed)
+
+
 def test_a_cursor_that_waits_for_a_calendar_which_was_changed_waits_on_and_is_not_told_twice() -> None:
     monday = datetime(2026, 12, 28, tzinfo=BERLIN).astimezone(UTC)
     longer = read_calendar(dates=["12-25", "12-28"], weekly=WEEKEND)

@@ -18,6 +18,7 @@ from hourhand.model.schedule import (
     Every,
     Gap,
     Now,
+    RRuleSchedule,
     Schedule,
     Timing,
     describe,
@@ -181,12 +182,21 @@ def test_every_is_exact_to_the_microsecond_however_far_from_its_anchor(
 
 INSTANTS = st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2060, 1, 1), timezones=st.just(UTC))
 CRONS = ["* * * * *", "30 2 * * *", "*/15 1-3 * * *", "0 0 13 * FRI", "0 0 29 2 *", "15,45 30 2 L * *", "@hourly"]
+RULES = [
+    "FREQ=DAILY", "FREQ=WEEKLY;INTERVAL=2;BYDAY=SA,SU", "FREQ=MONTHLY;BYDAY=-1SU;BYHOUR=1,2", "FREQ=HOURLY;INTERVAL=5",
+    "FREQ=MINUTELY;INTERVAL=50", "FREQ=YEARLY;BYWEEKNO=13,43;BYDAY=SU;BYHOUR=2", "FREQ=SECONDLY;INTERVAL=4000",
+]  # fmt: skip
 SCHEDULES: st.SearchStrategy[Schedule] = st.one_of(
     st.builds(Now, INSTANTS),
     st.builds(At, INSTANTS, st.none() | INSTANTS),
     st.builds(CronSchedule, st.sampled_from(CRONS)),
     st.builds(CronSchedule, st.just("H H(0-5) * * *"), st.integers(0, 2**63 - 1)),
     st.builds(Every, st.timedeltas(min_value=timedelta(seconds=1), max_value=timedelta(days=400)), INSTANTS),
+    st.builds(
+        RRuleSchedule,
+        st.sampled_from(RULES),
+        st.datetimes(datetime(2000, 1, 1), datetime(2060, 1, 1)).map(lambda first: first.replace(microsecond=0)),
+    ),
 )
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia"]
 TIMINGS = st.builds(
