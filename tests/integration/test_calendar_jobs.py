@@ -13,7 +13,7 @@ from hourhand.model.outcome import Succeeded
 from hourhand.operations.calendars import CalendarOperations, CalendarRequest, WeeklyRequest
 from hourhand.operations.jobs import JobOperations, SubmitSettings
 from hourhand.operations.previews import PreviewOperations, PreviewRequest
-from hourhand.operations.requests import Caller, JobPatch, JobRequest
+from hourhand.operations.requests import Caller, JobFilter, JobPatch, JobRequest
 from hourhand.ports.event_bus import EventBus
 from hourhand.runtime.ids import IdSource
 from hourhand.wiring import Store
@@ -85,6 +85,19 @@ async def test_the_next_times_of_a_job_are_those_that_its_calendars_leave(
     assert [due.day for due in await jobs.next_times(CALLER, made.job_id, 3)] == [14, 15, 16]
     await calendars.put(CALLER, "weekend", CalendarRequest(weekly=[WeeklyRequest(day="SUN")]))
     assert [due.day for due in await jobs.next_times(CALLER, made.job_id, 3)] == [12, 14, 15]
+
+
+async def test_the_next_due_time_that_is_shown_is_one_that_the_calendars_leave(
+    jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "weekend", CalendarRequest(dates=["2030-01-08"]))
+    skipping = (await jobs.create(CALLER, daily())).job
+    moving = (await jobs.create(CALLER, daily(on_excluded="next_allowed"))).job
+    assert skipping.next_due == datetime(2030, 1, 9, 9, tzinfo=UTC)
+    assert moving.next_due == datetime(2030, 1, 9, 0, tzinfo=UTC)
+    assert (await jobs.get(CALLER, skipping.job_id)).next_due == skipping.next_due
+    listed = (await jobs.list(CALLER, JobFilter(), None, 10)).jobs
+    assert {job.next_due for job in listed} == {skipping.next_due, moving.next_due}
 
 
 async def test_a_change_gives_and_takes_calendars(

@@ -58,6 +58,12 @@ class TimingAround(Timing, frozen=True):
             return due
         return allowed if due is None else min(due, allowed)
 
+    def next_run(self, cursor: datetime) -> datetime | None:
+        """When the job runs next, whose cursor stands there: perhaps at a due time that is left out."""
+        if not self.is_excluded(cursor):
+            return cursor
+        return self.allowed_from(cursor) if self.on_excluded is OnExcluded.NEXT_ALLOWED else self.next_after(cursor)
+
     def from_cursor(self, cursor: datetime) -> datetime | None:
         """The first instant to look at. A cursor that waits for the next allowed time stands there; if the calendar was
         changed meanwhile and leaves that out too, it waits on."""

@@ -25,11 +25,14 @@ from hourhand.model.local_time import YEAR_MAX, YEAR_MIN
 TEXT_LENGTH_MAX: Final = 1000
 COUNT_MAX: Final = 10_000
 INTERVAL_MAX: Final = 100_000
-SEARCH_DAYS_MAX: Final = 4000
+SEARCH_DAYS_MAX: Final = 1500
 """A rule is refused if its first time is not found within so many days that it names."""
+COUNT_DAYS_MAX: Final = 20_000
+"""And if its COUNT is not reached within so many."""
 
 _DAY_SECONDS: Final = 86_400
-_TIMES_KEPT_MAX: Final = 64
+_TIMES_KEPT_MAX: Final = 2
+"""Each takes up to 11 kB."""
 _WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _SECOND: Final = timedelta(seconds=1)
 
@@ -121,7 +124,9 @@ class RRule:
 
     def nth_local(self, count: int) -> datetime | None:
         """The due time of that number, counted from the first; None if there are fewer."""
-        for ordinal, seconds in self._days_from(self.first.date(), None):
+        for number, (ordinal, seconds) in enumerate(self._days_from(self.first.date(), None)):
+            if number > COUNT_DAYS_MAX:
+                raise RRuleFault("rrule-syntax", f"COUNT={self.parts.count} reaches too far", "use UNTIL or max_runs")
             left = _from_time(seconds, self.first) if ordinal == self.first.toordinal() else seconds
             if left.bit_count() >= count:
                 return datetime.fromordinal(ordinal) + timedelta(seconds=_bits(left)[count - 1])
@@ -324,10 +329,12 @@ def _days_between(parts: Parts, year: int, days: int, begin: int, end: int) -> l
 
 # --- reading ----------------------------------------------------------------------------------------------
 
+_HOURS: Final = tuple(range(24))
+_SIXTY: Final = tuple(range(60))
 _UNITS: Final = {Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECONDLY: 1}
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4096)
 def _compile(text: str, first: datetime, last: datetime | None) -> RRule:
     parts = _filled(parse_parts(text), first)
     hours, minutes, seconds = parts.hours, parts.minutes, parts.seconds
@@ -335,13 +342,13 @@ def _compile(text: str, first: datetime, last: datetime | None) -> RRule:
     if parts.frequency <= Frequency.DAILY:
         day_times = _times(hours, minutes, seconds)
     elif parts.frequency is Frequency.HOURLY:
-        day_times = _times(hours or range(24), (0,), (0,))
+        day_times = _times(hours or _HOURS, (0,), (0,))
         pattern = _chosen(_times((0,), minutes, seconds), parts.places)
     elif parts.frequency is Frequency.MINUTELY:
-        day_times = _times(hours or range(24), minutes or range(60), (0,))
+        day_times = _times(hours or _HOURS, minutes or _SIXTY, (0,))
         pattern = _chosen(_times((0,), (0,), seconds), parts.places)
     else:
-        day_times = _times(hours or range(24), minutes or range(60), seconds or range(60))
+        day_times = _times(hours or _HOURS, minutes or _SIXTY, seconds or _SIXTY)
         pattern = _chosen(1, parts.places)
     return RRule(parts, first, last, day_times, pattern, {}, {})
 
@@ -526,8 +533,9 @@ _READERS: Final[Mapping[str, tuple[str, _Reader]]] = {
 # --- bits -------------------------------------------------------------------------------------------------
 
 
-def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> int:
-    """The seconds of a day, as bits."""
+@lru_cache(maxsize=1024)
+def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> int:
+    """The seconds of a day, as bits. Shared by all rules that name the same times: it takes up to 11 kB."""
     within_minute = _union(1 << second for second in seconds)
     within_hour = _union(within_minute << 60 * minute for minute in minutes)
     return _union(within_hour << 3600 * hour for hour in hours)

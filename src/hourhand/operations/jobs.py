@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 
+from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import plan
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
-from hourhand.model.exclusion import around
+from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import IdempotencyKey
+from hourhand.model.local_time import ZoneFault
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.schedule import Timing
@@ -49,6 +51,7 @@ DUPLICATES_MAX = 100
 # The class below has a method `list`, which inside it hides the type of that name.
 Uuids = list[UUID]
 Faults = list[Fault]
+Jobs = list[Job]
 
 
 class Clock(Protocol):
@@ -114,7 +117,7 @@ class JobOperations:
             new.job_id, caller.namespace, new.definition, 1, JobState.SCHEDULED, upcoming, new.created_at, caller.name,
             new.created_at, unique_key=request.unique_key,
         )  # fmt: skip
-        return Submitted(job)
+        return Submitted((await self._around_calendars(caller, [job]))[0] if request.calendars else job)
 
     async def create_many(
         self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
@@ -178,12 +181,13 @@ class JobOperations:
         job = await self._reads.get((caller.namespace_id, job_id))
         if job is None:
             raise NotFound("job", job_id)
-        return job
+        return (await self._around_calendars(caller, [job]))[0] if job.definition.timing.calendars else job
 
     async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}
         jobs = await self._jobs.list_jobs(caller.namespace_id, before, limit + 1, skip, filters)
-        return JobPage(jobs[:limit], jobs[limit - 1].job_id if len(jobs) > limit else None)
+        shown = await self._around_calendars(caller, jobs[:limit])
+        return JobPage(shown, jobs[limit - 1].job_id if len(jobs) > limit else None)
 
     async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
         """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version."""
@@ -315,6 +319,14 @@ class JobOperations:
         that it names has passed by now."""
         return () if key is None else await self._keyed.find(caller.namespace_id, key, now)
 
+    async def _around_calendars(self, caller: Caller, jobs: Sequence[Job]) -> Jobs:
+        """With the next due time that their calendars leave: a cursor also visits those that they do not."""
+        names = {name for job in jobs for name in job.definition.timing.calendars}
+        if not names or self._calendars is None:
+            return list(jobs)
+        rules = await self._calendars.find(caller.namespace_id, sorted(names))
+        return [_with_next_run(job, rules) for job in jobs]
+
     async def _refuse_calendars(self, caller: Caller, timings: Sequence[Timing], now: datetime) -> None:
         faults = await self._calendar_faults(caller, timings, now, lambda _: "")
         if faults:
@@ -403,6 +415,16 @@ class JobOperations:
 
     async def _runs_of(self, caller: Caller, job: Job) -> int:
         return len(await self._runs.list_runs(caller.namespace_id, job, [*RunState], None, 1))
+
+
+def _with_next_run(job: Job, rules: Mapping[str, CalendarRule]) -> Job:
+    timing = around(job.definition.timing, rules)
+    if job.next_due is None or not isinstance(timing, TimingAround):
+        return job
+    try:
+        return replace(job, next_due=timing.next_run(job.next_due))
+    except ZoneFault:
+        return job
 
 
 def _refuse_final(job: Job, verb: str) -> None:

@@ -11,7 +11,16 @@ from zoneinfo import ZoneInfo
 import pytest
 from dateutil.rrule import rrulestr
 
-from hourhand.model.rrule import COUNT_MAX, Frequency, RRule, RRuleFault, end_of, normal_text, parse_parts
+from hourhand.model.rrule import (
+    COUNT_MAX,
+    SEARCH_DAYS_MAX,
+    Frequency,
+    RRule,
+    RRuleFault,
+    end_of,
+    normal_text,
+    parse_parts,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SECOND = timedelta(seconds=1)
@@ -129,11 +138,19 @@ def test_a_rule_that_names_nothing_is_found_out_soon(text: str) -> None:
     rule = RRule.compile(text, NINE, None)
     began = perf_counter()
     try:
-        found = rule.next_local(NINE - SECOND, 4000)
+        found = rule.next_local(NINE - SECOND, SEARCH_DAYS_MAX)
     except RRuleFault:
         found = None
     assert perf_counter() - began < 0.5
     assert found is None or found.year > 2027
+
+
+def test_a_count_that_reaches_far_is_judged_soon() -> None:
+    text = "FREQ=SECONDLY;INTERVAL=7;BYHOUR=3;BYMINUTE=3;BYSECOND=3;COUNT=10000"
+    began = perf_counter()
+    end = end_of(text, NINE, BERLIN)
+    assert perf_counter() - began < 1
+    assert end is None or end.year > 2100
 
 
 def test_every_second_for_a_century_costs_no_more_than_once_a_year() -> None:

@@ -25,7 +25,7 @@ DELETE FROM hourhand.calendars WHERE namespace_id = @namespace_id AND name = @na
 -- does it.
 SELECT t.job_id FROM hourhand.timetable t
  WHERE t.job_id IN (SELECT r.job_id FROM hourhand.calendar_jobs l
-                      JOIN hourhand.live_runs r ON r.job_id = l.job_id AND r.cause <> 0 AND r.cause = 1
+                      JOIN hourhand.live_runs r ON r.job_id = l.job_id AND r.cause = 1
                      WHERE l.namespace_id = @namespace_id AND l.calendar = @name
                        AND r.state IN (0, 1) AND r.attempt = 0 AND r.scheduled_for > @now)
  ORDER BY t.job_id
@@ -35,7 +35,7 @@ SELECT t.job_id FROM hourhand.timetable t
 -- Takes back unstarted runs of due times to come and sets the cursors back to them: the calendar as it is now decides.
 WITH gone AS (
     DELETE FROM hourhand.live_runs r
-     WHERE r.job_id = ANY (@job_ids::uuid[]) AND r.cause <> 0 AND r.cause = 1
+     WHERE r.job_id = ANY (@job_ids::uuid[]) AND r.cause = 1
        AND r.state IN (0, 1) AND r.attempt = 0 AND r.scheduled_for > @now
     RETURNING r.job_id, r.scheduled_for
 ), first AS (
