@@ -29,6 +29,7 @@ from hourhand.runtime.stages import sample_stages
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
+from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
@@ -41,6 +42,7 @@ from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Cut, Partitions
+from hourhand.store.pauses import Pauses
 from hourhand.store.queues import Queues
 from hourhand.store.runs import Runs
 from hourhand.store.submissions import Submissions
@@ -74,12 +76,14 @@ class Store:
     queues: Queues
     explain: Explain
     calendars: Calendars
+    pauses: Pauses
 
 
 def store_on(database: Database) -> Store:
     names = Names(database)
     jobs = Jobs(database, names)
     live_runs = LiveRuns(database, names)
+    queues = Queues(database)
     return Store(
         database,
         names,
@@ -93,9 +97,10 @@ def store_on(database: Database) -> Store:
         Tokens(database),
         Partitions(database),
         Turns(database, live_runs),
-        Queues(database),
+        queues,
         Explain(database, names),
         Calendars(database),
+        Pauses(database, names, queues),
     )
 
 
@@ -280,7 +285,8 @@ class SchedulerNode(Node):
         def node_id() -> int:
             return membership.node_id
 
-        self.planner = Planner(self.store.timetable, node_id, self.clock, self.bus, settings)
+        keeper = PauseKeeper(self.store.pauses, node_id, self.clock)
+        self.planner = Planner(self.store.timetable, node_id, self.clock, self.bus, settings, keeper)
         lookout = Lookout(self.store.turns, self.planner, node_id, self.clock, settings)
         reaper = Reaper(self.store.live_runs, self.store.nodes, self.clock, self.bus)
         grace = max(settings.lease_seconds, config.executor.lease_seconds)
@@ -294,7 +300,10 @@ class SchedulerNode(Node):
         self._pruning_loop = self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
         judge = Judge(self.store.turns, node_id, self.clock, self.bus)
         judging = self.loop("judge", judge.run_once, UNASKED_SECONDS)
-        lookout.wake_planner, lookout.wake_judge = planning.wake, judging.wake
+        keeping = self.loop("pauses", keeper.run_once, UNASKED_SECONDS)
+        lookout.wake_planner, lookout.wake_judge, lookout.wake_keeper = planning.wake, judging.wake, keeping.wake
+        keeper.wake_planner = planning.wake
+        self.bus.subscribe(Topic.PAUSES, keeping.wake)
         self.bus.subscribe(Topic.SHARDS, looking.wake)
         self.bus.subscribe(Topic.NODES, leading.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)

@@ -16,6 +16,7 @@ from hourhand.model.schedule import At, Every, Timing
 from hourhand.model.states import RunState
 from hourhand.ports.stores import EPOCH, Finish, Move, NewJob, Requeue, Wish
 from hourhand.runtime.ids import IdSource
+from hourhand.store.ledger_rows import columns_of
 from hourhand.wiring import Store
 
 START = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -129,7 +130,7 @@ class OpenTransaction:
             expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
             run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
             run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires),
-            missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[], missed_reasons=[],
+            missed_job_ids=[], **columns_of([], "missed_"),
         )  # fmt: skip
 
     async def execute(self, query: str, *values: Any) -> None:

@@ -19,6 +19,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.states import FINAL_STATES, LIVE_STATES
 from hourhand.ports.stores import EPOCH
+from hourhand.store.ledger_rows import columns_of
 from hourhand.store.partitions import Cut, Partitions
 
 JOBS, RUNS, LIVE, LANES = 100_000, 1_000_000, 100_000, 50
@@ -356,8 +357,7 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
         now=at(0),
         node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number) for number in numbers], versions=[1] * 200,
         next_fires=later, run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
-        run_job_ids=jobs, run_dues=later, missed_job_ids=[], missed_first=[], missed_last=[], missed_counts=[],
-        missed_reasons=[],
+        run_job_ids=jobs, run_dues=later, missed_job_ids=[], **columns_of([], "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 12_000, rows=200)
 

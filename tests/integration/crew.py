@@ -23,6 +23,7 @@ from hourhand.runtime.looks import ThoroughLooks
 from hourhand.runtime.membership import Membership
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.lookout import Lookout
+from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.settings import SchedulerSettings
@@ -67,7 +68,8 @@ class Scheduler:
         self.bus = NotedBus()
         settings = settings or SchedulerSettings(batch_max=50)
         bus = cast("EventBus", self.bus)
-        self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings)
+        self.keeper = PauseKeeper(store.pauses, lambda: self.node_id, clock, heard_seconds_max=-1)
+        self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings, self.keeper)
         self.planner.thorough = ThoroughLooks(lambda: 1000.0)  # every look is, however busy the machine
         self.lookout = Lookout(store.turns, self.planner, lambda: self.node_id, clock, settings)
         self.reaper = Reaper(store.live_runs, store.nodes, clock, bus)

@@ -101,9 +101,11 @@ async def test_a_scheduler_that_was_away_goes_on_from_the_cursor_not_from_now(st
     await asyncio.gather(first.planner.run_once(), second.planner.run_once())
     runs, ledger = await rows(store, "live_runs"), await rows(store, "ledger_ranges", "first_due")
     assert [row["scheduled_for"] for row in runs] == [at(3 * 3600 - 60), at(3 * 3600)]
-    assert [row["count"] for row in ledger] == [119, 59]
-    assert sum(row["count"] for row in ledger) + len(runs) == 180
-    assert (ledger[0]["job_id"], ledger[0]["first_due"]) == (job_id, at(60))
+    [row] = ledger
+    assert (row["job_id"], row["first_due"], row["last_due"]) == (job_id, at(60), at(3 * 3600 - 120))
+    assert (row["count"], row["reason"]) == (178, "catchup_window")
+    assert (row["recent_count"], row["recent_from"]) == (59, at(3 * 3600 - 3600))
+    assert row["count"] + len(runs) == 180
 
 
 async def test_a_planner_without_shards_does_nothing(store: Store, clock: SetClock) -> None:

@@ -6,12 +6,12 @@ the job anyway, nothing is added. What was left out is told by `plan_around`, fo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from hourhand.model.calendar import CalendarRule
-from hourhand.model.catchup import CatchUpPolicy, MissedRange, Plan, plan
+from hourhand.model.catchup import GRACE, CatchUpPolicy, MissedRange, PauseSpan, Plan, least, plan
 from hourhand.model.schedule import OnExcluded, Timing
 from hourhand.model.states import Reason
 
@@ -26,6 +26,8 @@ class TimingAround(Timing, frozen=True):
     """A timing together with what its calendars say now."""
 
     rules: tuple[CalendarRule, ...] = ()
+    names: tuple[str, ...] = ()
+    """Of the calendars, in the same order."""
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later that is allowed."""
@@ -43,16 +45,19 @@ class TimingAround(Timing, frozen=True):
             event = super().next_after(allowed - _TICK)
         return None
 
-    def next_event(self, instant: datetime) -> datetime | None:
+    def next_event(self, instant: datetime, since: datetime | None = None) -> datetime | None:
         """The first instant strictly later at which the job falls due or would have, but for its calendars.
 
-        With `next_allowed`, the end of a stretch is one if `instant` is a due time in it.
+        With `next_allowed`, the end of a stretch is one if there was a due time in it, not earlier than `since`.
         """
         due = super().next_after(instant)
         if self.on_excluded is OnExcluded.SKIP or not self.is_excluded(instant):
             return due
-        if super().next_after(instant - _TICK) != instant:
-            return due
+        if super().next_after(instant - _TICK) != instant:  # else it is one itself, as for a planner
+            begin = self.stretch_begin(instant)
+            left_out = super().next_after((begin if since is None else max(begin, since)) - _TICK)
+            if left_out is None or left_out > instant:
+                return due
         allowed = self.allowed_from(instant)
         if allowed is None or (self.end_at is not None and allowed > self.end_at):
             return due
@@ -81,7 +86,14 @@ class TimingAround(Timing, frozen=True):
         return allowed if allowed is not None and allowed < cursor else None
 
     def is_excluded(self, instant: datetime) -> bool:
-        return any(rule.covering(instant, self.zone) is not None for rule in self.rules)
+        return self.excluded_by(instant) is not None
+
+    def excluded_by(self, instant: datetime) -> str | None:
+        """The name of a calendar that leaves it out; None if none does."""
+        for name, rule in zip(self.names, self.rules, strict=True):
+            if rule.covering(instant, self.zone) is not None:
+                return name
+        return None
 
     def allowed_from(self, instant: datetime) -> datetime | None:
         """The instant itself if it is allowed, else the end of the stretch it lies in; None if that has none."""
@@ -104,58 +116,99 @@ class TimingAround(Timing, frozen=True):
 
 def around(timing: Timing, calendars: Mapping[str, CalendarRule]) -> Timing:
     """The timing with its calendars applied; those that are not given are passed over."""
-    rules = tuple(calendars[name] for name in timing.calendars if name in calendars)
-    if not rules:
+    names = tuple(name for name in timing.calendars if name in calendars)
+    if not names:
         return timing
-    return TimingAround(**{name: getattr(timing, name) for name in Timing.__struct_fields__}, rules=rules)
+    fields = {name: getattr(timing, name) for name in Timing.__struct_fields__}
+    return TimingAround(**fields, rules=tuple(calendars[name] for name in names), names=names)
 
 
-@dataclass(frozen=True, slots=True)
-class ExcludedRange(MissedRange):
-    """Due times that a calendar has left out."""
+Event = tuple[datetime, str | None]
+"""A due time, and the calendar that leaves it out, if one does."""
 
-    since: datetime
-    """Where the stretch begins: earlier due times in it belong to the same range."""
+
+def events_from(timing: TimingAround, cursor: datetime, until: datetime) -> tuple[list[Event], datetime | None]:
+    """The due times from the cursor up to `until`, with those that are left out, and the one that follows; bounded."""
+    events: list[Event] = []
+    due = timing.from_cursor(cursor)
+    while due is not None and due <= until and len(events) < EVENTS_MAX:
+        events.append((due, timing.excluded_by(due)))
+        due = timing.next_event(due)
+    return events, due
 
 
 def plan_around(
-    timing: TimingAround, cursor: datetime, now: datetime, horizon: timedelta, policy: CatchUpPolicy
+    timing: TimingAround,
+    cursor: datetime,
+    now: datetime,
+    horizon: timedelta,
+    policy: CatchUpPolicy,
+    pauses: Sequence[PauseSpan] = (),
 ) -> Plan:
-    """As `plan`, for a job with calendars. The cursor visits also what is left out: it is told once it has passed."""
-    until = now + horizon
-    allowed: list[datetime] = []
-    excluded: list[datetime] = []
-    event = timing.from_cursor(cursor)
-    for _ in range(EVENTS_MAX):
-        if event is None or event > until:
-            break
-        (excluded if timing.is_excluded(event) else allowed).append(event)
-        event = timing.next_event(event)
-    if event is not None and event <= until:  # a long silence: newer due times follow, so none of these is run
-        return Plan([], [*_stale(allowed, now, policy), *_ranges(timing, excluded)], event)
+    """As `plan`, for a job with calendars. The cursor visits also what is left out: it is told once it has passed.
+    What a calendar leaves out is excluded, paused or not."""
+    events, following = events_from(timing, cursor, now + horizon)
+    if following is not None and following <= now + horizon:
+        return _cut(events, following, now, policy, pauses)
+    allowed = [due for due, calendar in events if calendar is None]
     if not allowed:
-        return Plan([], _ranges(timing, excluded), event)
-    planned = plan(timing, allowed[0], now, horizon, policy)
-    if planned.next_due is None or planned.next_due > until:
-        planned = replace(planned, next_due=event)
-    left_out = [due for due in excluded if planned.next_due is None or due < planned.next_due]
-    return replace(planned, missed=[*planned.missed, *_ranges(timing, left_out)])
+        return Plan([], _told(events, following, {}), following)
+    planned = plan(timing, allowed[0], now, horizon, policy, pauses=pauses)
+    next_due = planned.next_due
+    if next_due is None or next_due > now + horizon:
+        next_due = following
+    events = [(due, calendar) for due, calendar in events if next_due is None or due < next_due]
+    fires = set(planned.fires)
+    why = {
+        due: (gap.reason, gap.detail)
+        for gap in planned.missed
+        for due in allowed
+        if gap.first <= due <= gap.last and due not in fires
+    }
+    return Plan(planned.fires, _told(events, next_due, why), next_due)
 
 
-def _stale(allowed: Sequence[datetime], now: datetime, policy: CatchUpPolicy) -> list[MissedRange]:
-    outside = [due for due in allowed if now - due > policy.window]
-    inside = allowed[len(outside) :]
-    told = ((outside, Reason.CATCHUP_WINDOW), (inside, Reason.CATCHUP_LAST))
-    return [MissedRange(dues[0], dues[-1], len(dues), reason) for dues, reason in told if dues]
+Why = tuple[Reason, str | None]
 
 
-def _ranges(timing: TimingAround, left_out: Sequence[datetime]) -> list[MissedRange]:
-    """One for each stretch."""
-    ranges: list[ExcludedRange] = []
-    for due in left_out:
-        begin = timing.stretch_begin(due)
-        if ranges and ranges[-1].since == begin:
-            ranges[-1] = replace(ranges[-1], last=due, count=ranges[-1].count + 1)
+def _cut(
+    events: Sequence[Event], following: datetime, now: datetime, policy: CatchUpPolicy, pauses: Sequence[PauseSpan]
+) -> Plan:
+    """After a long silence: newer due times follow, so none of these is run. Those that are not late are left to the
+    next plan, and so is what follows the first one of a pause that goes on."""
+    told: list[Event] = []
+    why: dict[datetime, Why] = {}
+    for due, calendar in events:
+        spans = [span for span in pauses if span.covers(due)]
+        goes_on = any(span.end is None or span.end > now for span in spans)
+        if due >= now - GRACE or (calendar is None and goes_on):
+            following = due
+            break
+        told.append((due, calendar))
+        over = least(spans)
+        if over is not None:
+            why[due] = Reason.PAUSED, over.detail
         else:
-            ranges.append(ExcludedRange(due, due, 1, Reason.EXCLUDED, begin))
-    return list(ranges)
+            why[due] = (Reason.CATCHUP_WINDOW if now - due > policy.window else Reason.CATCHUP_LAST), None
+    return Plan([], _told(told, following, why), following)
+
+
+def _told(events: Sequence[Event], following: datetime | None, why: Mapping[datetime, Why]) -> list[MissedRange]:
+    """What made no run: one range for due times that follow each other and have the same reason."""
+    ranges: list[MissedRange] = []
+    open_range = False
+    nexts = [*(due for due, _ in events[1:]), following]
+    for (due, calendar), next_due in zip(events, nexts, strict=False):
+        reason, detail = why.get(due, (None, None)) if calendar is None else (Reason.EXCLUDED, excluded_words(calendar))
+        if reason is None:
+            open_range = False
+        elif open_range and (ranges[-1].reason, ranges[-1].detail) == (reason, detail):
+            ranges[-1] = replace(ranges[-1], last=due, count=ranges[-1].count + 1, next_due=next_due)
+        else:
+            ranges.append(MissedRange(due, due, 1, reason, next_due, detail))
+            open_range = True
+    return ranges
+
+
+def excluded_words(calendar: str) -> str:
+    return f"the calendar {calendar} leaves it out"

@@ -1,7 +1,7 @@
 """The job: a definition that outlives its runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.catchup import CatchUpPolicy
+from hourhand.model.pauses import Pause
 from hourhand.model.policy import ORDINARY, Policy
 from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy
 from hourhand.model.schedule import Timing
@@ -62,6 +63,8 @@ class Job:
     pause_reason: str | None = None
     unique_key: str | None = None
     """What it was submitted with."""
+    pauses: Sequence[Pause] = ()
+    """Those that hold it now: its own, and those of its label, queue, namespace, cluster."""
 
 
 _SLUG_BREAK = re.compile(r"[^a-z0-9.]+")

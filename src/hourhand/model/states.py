@@ -120,7 +120,11 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"
     """It waited for a retry when the next run of the job fell due and took its place."""
     CATCHUP_WINDOW = "catchup_window"
+    """Nobody was planning when it fell due, and it was too long ago when somebody was."""
     CATCHUP_LAST = "catchup_last"
+    """Nobody was planning when it fell due, and a newer one was run instead, or none."""
+    PAUSED = "paused"
+    """The job was paused when it fell due."""
     EXCLUDED = "excluded"
     """A calendar of the job leaves the due time out."""
 

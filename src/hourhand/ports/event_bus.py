@@ -14,6 +14,8 @@ class Topic(StrEnum):
     """A lane was made."""
     SHARDS = "shards"
     """Shards have new owners."""
+    PAUSES = "pauses"
+    """Something was paused or resumed."""
     NODES = "nodes"
     """Something else is wanted of a node, or it was declared lost."""
 

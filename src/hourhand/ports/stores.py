@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from hourhand.model.catchup import CatchUpPolicy, MissedRange
+from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import UniqueKey
 from hourhand.model.node import Orders, Renewal
@@ -22,6 +22,8 @@ from hourhand.model.states import JobState, RunState
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before everything that falls due."""
+NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
+"""Where cursors stand in the timetable that a pause holds: after everything that falls due."""
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -77,10 +79,16 @@ class JobStore(Protocol):
         reason: str | None,
         now: datetime,
         expected_version: int | None = None,
+        *,
+        by: str = "",
+        until: datetime | None = None,
+        catch_up: CatchUp = CatchUp.NONE,
     ) -> list[UUID] | None:
         """Pauses, resumes or cancels: withdraws unstarted future runs (cancel: all waiting ones end as cancelled,
         running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds; None,
-        and nothing is changed, when the job was cancelled meanwhile or has not the expected version."""
+        and nothing is changed, when the job was cancelled meanwhile or has not the expected version. `by` and `until`
+        are of a pause; a paused job keeps the beginning of its pause. `catch_up`: what is run, when resumed, of that
+        which fell into the pause."""
 
     async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
         """Every version, the current one first: number, definition, when and by whom."""

@@ -27,6 +27,8 @@ class Look:
     """any for a gate,"""
     expired: bool
     """and any has waited too long."""
+    pauses: bool = False
+    """Whether there is a pause, or was one that not all have heard of."""
 
 
 @dataclass(frozen=True, slots=True)

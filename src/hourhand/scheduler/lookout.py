@@ -34,6 +34,7 @@ class Lookout:
         self._near = timedelta(seconds=settings.horizon_seconds + settings.tick_seconds)
         self.wake_planner: Callable[[], None] = lambda: None
         self.wake_judge: Callable[[], None] = lambda: None
+        self.wake_keeper: Callable[[], None] = lambda: None
 
     async def run_once(self) -> float | None:
         now = self._clock.now()
@@ -43,4 +44,6 @@ class Lookout:
             self.wake_planner()
         if look.turns or look.gates or look.expired:
             self.wake_judge()
+        if look.pauses:
+            self.wake_keeper()
         return None

@@ -6,16 +6,18 @@ cursor, never from now; what was missed meanwhile is planned by the job's own ca
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
-from hourhand.model.catchup import GRACE, plan
+from hourhand.model.catchup import GRACE, PauseSpan, plan
 from hourhand.model.local_time import ZoneFault
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.looks import ThoroughLooks
 from hourhand.scheduler.apart import move_apart
+from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -30,6 +32,9 @@ SOON = timedelta(seconds=1)
 BUDGET_SECONDS = 0.1
 """How long late jobs may keep the planner from writing what it has."""
 UNPLANNABLE_REST = timedelta(minutes=10)
+PAUSED_SECONDS_MIN = 0.25
+"""How long it sleeps at least while there are pauses: what they hold it would else look at again and again."""
+_NO_SPANS: Mapping[UUID, Sequence[PauseSpan]] = {}
 _TICK = timedelta(microseconds=1)
 
 
@@ -41,8 +46,10 @@ class Planner:
         clock: DatabaseClock,
         bus: EventBus,
         settings: SchedulerSettings,
+        pauses: PauseKeeper,
     ) -> None:
         self._timetable = timetable
+        self._pauses = pauses
         self._node_id = node_id
         self._clock = clock
         self._bus = bus
@@ -52,6 +59,7 @@ class Planner:
         self._epoch = 0
         self.thorough = ThoroughLooks()
         self._planned_until = EPOCH
+        self._spans = _NO_SPANS
 
     def own(self, shards: int, epoch: int) -> None:
         """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
@@ -64,12 +72,17 @@ class Planner:
         if not self._shards_owned:
             return None
         owned = self._epoch
+        paused = await self._pauses.in_force()
+        if paused:
+            now = self._clock.now()
+            await self._pauses.hold(now, now + self._horizon)
+            self._planned_until = EPOCH  # what a pause held comes back behind what was planned
         upcoming = await self._look()
         until = self._clock.now() + self._horizon
         if upcoming is not None and upcoming <= until:
             since: datetime | None = upcoming
             while since is not None:
-                since = await self._plan_batch(since)
+                since = await self._plan_batch(since, paused)
             upcoming = await self._timetable.next_cursor(upcoming)
         if owned == self._epoch:
             self._planned_until = until
@@ -78,7 +91,7 @@ class Planner:
         pause = self._clock.seconds_until(upcoming) - self._settings.horizon_seconds
         if pause > self._settings.tick_seconds:
             return self.thorough.seconds_left() or None
-        return max(pause, self._settings.tick_seconds_min)
+        return max(pause, PAUSED_SECONDS_MIN if paused else self._settings.tick_seconds_min)
 
     async def _look(self) -> datetime | None:
         """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
@@ -90,13 +103,15 @@ class Planner:
         look.end()
         return upcoming
 
-    async def _plan_batch(self, since: datetime) -> datetime | None:
+    async def _plan_batch(self, since: datetime, paused: bool = False) -> datetime | None:
         """One batch of each sort. From when on there may be more; None when there is none."""
         now = self._clock.now()
         until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
         cursors, more = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
         self._announce(once, now)
+        late = [cursor.job_id for cursor in cursors if cursor.next_fire <= now] if paused else ()
+        self._spans = await self._pauses.spans_of(late) if late else _NO_SPANS
         moved = await self._advance(cursors, node_id, now)
         # What was moved left dead entries behind in the index: not to be walked over again with each batch.
         goes_on = [max(once)] if len(once) >= limit else []
@@ -147,12 +162,16 @@ class Planner:
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
             if cursor.is_apart:
-                return move_apart(cursor, now, self._horizon)
+                return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
             # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
             due = cursor.timing.next_after(cursor.next_fire - _TICK)
             if due is None:
                 return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
-            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
+            spans = self._spans.get(cursor.job_id) if self._spans else None
+            if spans:
+                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup, pauses=spans)
+            else:
+                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         except ZoneFault as fault:
             # A zone that the tz data no longer has must not hold up everybody else's jobs. Looked at again later.
             emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=str(fault))

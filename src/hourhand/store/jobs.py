@@ -11,38 +11,37 @@ import msgspec
 
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
+from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, Plan
 from hourhand.model.errors import Conflict
-from hourhand.model.exclusion import TimingAround, plan_around
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.local_time import ZoneFault
-from hourhand.model.policy import ORDINARY, KeyFault, policy_from_json, policy_to_json
-from hourhand.model.retry import retry_from_json, retry_to_json
-from hourhand.model.schedule import At, Now, Timing, timing_from_json
+from hourhand.model.planning import overdue, within
+from hourhand.model.policy import ORDINARY, KeyFault
 from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
-from hourhand.ports.stores import NewJob
+from hourhand.ports.stores import NEVER, NewJob
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
+from hourhand.store.job_definitions import definition_columns, definition_of, version_of
+from hourhand.store.job_pauses import is_paused, own_span, pause_columns, pauses_of
 from hourhand.store.job_rows import (
     Numbers,
     Tables,
     catchup_from_json,
-    catchup_to_json,
     cursor_promises,
     rows_of,
-    timing_column,
     values_of_few,
 )
-from hourhand.store.jsons import from_json, to_json, to_json_or_null
+from hourhand.store.jsons import from_json, to_json
+from hourhand.store.ledger_rows import columns_of, ledger_rows
 from hourhand.store.names import Names, lane_key
 from hourhand.store.packed_rows import Packed
+from hourhand.store.pauses import Pauses
+from hourhand.store.queues import Queues
 from hourhand.store.timing_facts import Standing, TimingFacts, marked
 
 _STATUS: Final = {JobState.SCHEDULED: 0, JobState.PAUSED: 1, JobState.CANCELLED: 2}
 
 _TICK: Final = timedelta(microseconds=1)
-OVERDUE_SLICES_MAX: Final = 50
-"""A change of a job counts this many slices of due times that nobody planned; more is left to a scheduler."""
 
 
 class Jobs:
@@ -51,6 +50,7 @@ class Jobs:
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
         self._gates = Gates(database)
+        self._pauses = Pauses(database, names, Queues(database))
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
         self._facts = TimingFacts(database)
 
@@ -141,6 +141,7 @@ class Jobs:
             if old is None or old["version"] != expected_version:
                 return None
             made = await self._account_for_overdue(db, old, now, runs=True)
+            await self._account_for_pause(db, old, now)
             await self._lock_runs(db, old)
             await self._keep_version(db, old)
             await self._fetch(
@@ -151,7 +152,7 @@ class Jobs:
                 now=now,
                 version=expected_version + 1,
                 changed_by=changed_by,
-                **_definition_columns(definition, lane_id),
+                **definition_columns(definition, lane_id),
             )
             withdrawn = await self._withdraw(db, old, now)
             await self._fetch(db, "keep_findable", once_run_id=_once_run_id(old))
@@ -170,17 +171,24 @@ class Jobs:
                 # After the runs, as those do who claim: and only now it is sure that the change is not refused.
                 await self._gates.numbers(gates, db)
                 await self._refresh_gates(db, old, definition)
-            active = old["status"] == _STATUS[JobState.SCHEDULED]
-            cursor = await self._free_cursor(db, old, definition, cursor, now) if active else None
+            until = old["pause_until"] if is_paused(old, now) else None
+            latest = await self._latest_made(db, old, now)
+            active = old["status"] != _STATUS[JobState.CANCELLED] and (not is_paused(old, now) or until is not None)
+            cursor = _free_cursor(definition, cursor, latest, until, old["pause_from"] or now) if active else None
+            if old["pause_from"] is not None:
+                counted_from = max(now, latest or now) if is_paused(old, now) else None
+                await self._fetch(
+                    db, "count_pause_from", namespace_id=namespace_id, job_id=job_id, pause_from=counted_from
+                )
             version = expected_version + 1
             if old["timing"] is not None or definition.timing.is_apart:
-                before = _definition(old).timing
+                before = definition_of(old).timing
                 reset = before.schedules != definition.timing.schedules
                 standing = Standing(
-                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made
+                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until
                 )
                 cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
-            await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers)
+            await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers, until)
             return await self._held_runs(db, old)
 
     @tried_twice
@@ -193,6 +201,10 @@ class Jobs:
         reason: str | None,
         now: datetime,
         expected_version: int | None = None,
+        *,
+        by: str = "",
+        until: datetime | None = None,
+        catch_up: CatchUp = CatchUp.NONE,
     ) -> list[UUID] | None:
         job = await self.get_job(namespace_id, job_id)
         assert job is not None, "operations have read the job before"
@@ -205,28 +217,37 @@ class Jobs:
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
             made = await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+            fires: list[datetime] = []
+            if state is not JobState.PAUSED or not is_paused(old, now):
+                fires = await self._account_for_pause(db, old, now, catch_up)
             await self._lock_runs(db, old)
+            withdrawn = await self._withdraw(db, old, now)
+            latest = await self._latest_made(db, old, now)
             await self._fetch(
                 db,
                 "set_job_status",
                 namespace_id=namespace_id,
                 job_id=job_id,
                 status=_STATUS[state],
-                pause_reason=reason if state is JobState.PAUSED else None,
+                resumed_at=now if state is JobState.SCHEDULED else None,
+                **pause_columns(old, state, now, latest, by, reason, until),
             )
-            withdrawn = await self._withdraw(db, old, now)
-            definition = _definition(old)
-            cursor = await self._free_cursor(db, old, definition, cursor, now)
+            definition = definition_of(old)
+            until = until if state is JobState.PAUSED else None
+            since = (is_paused(old, now) and old["pause_from"]) or now
+            cursor = _free_cursor(definition, cursor, latest, until, since)
             if definition.timing.is_apart:
-                active = state is JobState.SCHEDULED
+                active = state is JobState.SCHEDULED or until is not None
                 standing = Standing(
                     job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
-                    reset=False, withdrawn=withdrawn, made=made,
+                    reset=False, withdrawn=withdrawn, made=made + len(fires), until=until,
                 )  # fmt: skip
                 cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
-            await self._set_cursor(
-                db, job_id, namespace_id, old["lane_id"], old["version"], definition, cursor, gate_numbers
-            )
+            where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)
+            if fires:
+                await self._set_cursor(*where, cursor or fires[0], gate_numbers, None)
+                await self._make_overdue(db, old, fires)
+            await self._set_cursor(*where, cursor, gate_numbers, until)
             if state is JobState.CANCELLED:
                 await self._cancel_runs(db, old, now)
             return await self._held_runs(db, old)
@@ -235,7 +256,7 @@ class Jobs:
         wanted = {"namespace_ids": [namespace_id], "job_ids": [job_id]}
         current = await self._database.fetch_one(self._queries["get_jobs"], **wanted)
         rows = await self._database.fetch(self._queries["list_versions"], job_id=job_id, limit=limit - 1)
-        newest = [] if current is None else [_version(current)]
+        newest = [] if current is None else [version_of(current)]
         return newest + [{**dict(row), "definition": from_json(row["definition"])} for row in rows]
 
     # --- steps -------------------------------------------------------------------------------------------
@@ -283,36 +304,63 @@ class Jobs:
     async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> int:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
         they get their runs by its catch-up policy, or without `runs` an entry in the ledger. How many runs."""
+        await self._pauses.wake_cursor(db, old["job_id"])
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
         if not cursors or cursors[0]["next_fire"] > now:
             return 0
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
+        spans = await self._pauses.spans_on(db, old["job_id"]) if runs else ()
         try:
-            timing = await self._facts.with_calendars(old["job_id"], _definition(old).timing, db)
-            fires, missed = _overdue(timing, cursors[0]["next_fire"], now, policy)
+            timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
+            found = _counted(overdue(timing, cursors[0]["next_fire"], now, policy, spans))
         except ZoneFault:
             return 0  # nobody can say any more which times those were; the change may be what gives it another zone
         if timing.max_runs is not None:
-            fires = fires[: await self._facts.budget_left(db, old["job_id"])]
+            found = within(await self._facts.budget_left(db, old["job_id"]), found)
+        missed = found.missed
         if not runs:
-            missed += [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in fires]
+            missed = missed + [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
             missed = [replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
-        elif fires:
+        else:
+            await self._make_overdue(db, old, found.fires)
+        await self._keep_missed(db, old, missed)
+        return len(found.fires) if runs else 0
+
+    async def _account_for_pause(
+        self, db: Connection, old: Record, now: datetime, catch_up: CatchUp = CatchUp.NONE
+    ) -> list[datetime]:
+        """Puts what fell into the job's own pause until now into the ledger; the due times of it that are to run."""
+        span = own_span(old, now, catch_up)
+        definition = definition_of(old)
+        if span is None or definition.timing.only_instant is not None:
+            return []
+        assert span.end is not None, "as if it ended now"
+        try:
+            timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
+            first = definition.timing.next_after(span.start)
+            # What is due behind its end has a cursor of its own.
+            found = overdue(timing, first, min(now, span.end - _TICK), definition.catchup, [span]) if first else None
+        except ZoneFault:
+            return []
+        if first is None:
+            return []
+        found = _counted(found)
+        if definition.timing.max_runs is not None:
+            found = within(await self._facts.budget_left(db, old["job_id"]), found)
+        await self._keep_missed(db, old, found.missed)
+        return found.fires
+
+    async def _make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
+        if fires:
             await self._fetch(db, "make_overdue", job_id=old["job_id"], dues=fires, once=old["due_at"] is not None)
+
+    async def _keep_missed(self, db: Connection, old: Record, missed: Sequence[MissedRange]) -> None:
         if missed:
-            await self._fetch(
-                db,
-                "keep_missed",
-                job_id=old["job_id"],
-                first=[gap.first for gap in missed],
-                last=[gap.last for gap in missed],
-                counts=[gap.count for gap in missed],
-                reasons=[gap.reason.value for gap in missed],
-            )
-        return len(fires) if runs else 0
+            columns = columns_of(ledger_rows(missed))
+            await self._fetch(db, "keep_missed", job_id=old["job_id"], version=old["version"], **columns)
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
-        version = _version(old)
+        version = version_of(old)
         await self._fetch(
             db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])}
         )
@@ -320,10 +368,8 @@ class Jobs:
     async def _withdraw(self, db: Connection, old: Record, now: datetime) -> int:
         return len(await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now))
 
-    async def _free_cursor(
-        self, db: Connection, old: Record, definition: JobDefinition, cursor: datetime | None, now: datetime
-    ) -> datetime | None:
-        """The cursor, moved past due times whose run is made and stays: no due time is run twice."""
+    async def _latest_made(self, db: Connection, old: Record, now: datetime) -> datetime | None:
+        """The latest due time to come whose run is made and stays."""
         made = await self._fetch(
             db,
             "latest_made",
@@ -332,10 +378,8 @@ class Jobs:
             now=now,
             now_id=lowest_id_at(now),
         )
-        latest = made[0]["latest"]
-        if cursor is None or latest is None or cursor > latest:
-            return cursor
-        return definition.timing.next_after(latest)
+        latest: datetime | None = made[0]["latest"]
+        return latest
 
     async def _held_runs(self, db: Connection, old: Record) -> list[UUID]:
         rows = await self._fetch(db, "job_live_runs", job_id=old["job_id"], once_run_id=_once_run_id(old))
@@ -368,10 +412,15 @@ class Jobs:
         definition: JobDefinition,
         cursor: datetime | None,
         gate_numbers: list[int] | None,
+        until: datetime | None = None,
     ) -> None:
+        """`until`: of a pause of the job's own. What is due before its end rests."""
         if cursor is None:
             await self._fetch(db, "drop_cursor", job_id=job_id)
             return
+        if until is not None and cursor < until:
+            await self._pauses.rest_own(db, job_id, cursor, until)
+            cursor = NEVER
         await self._fetch(
             db,
             "put_cursor",
@@ -389,22 +438,24 @@ class Jobs:
         )
 
     async def _job(self, row: Record) -> Job:
-        state = {1: JobState.PAUSED, 2: JobState.CANCELLED}.get(row["status"])
-        if state is None:
-            state = JobState.SCHEDULED if row["alive"] else JobState.COMPLETED
-        upcoming = [due for due in (row["next_live"], row["next_fire"]) if due is not None]
+        state = JobState.SCHEDULED if row["alive"] else JobState.COMPLETED
+        if row["status"]:
+            state = JobState.CANCELLED if row["status"] == 2 else JobState.PAUSED if row["paused"] else state
+        upcoming = [due for due in (row["next_live"], row["next_fire"]) if due is not None and due != NEVER]
+        namespace = await self._names.namespace_name(row["namespace_id"])
         return Job(
             job_id=row["job_id"],
-            namespace=await self._names.namespace_name(row["namespace_id"]),
-            definition=_definition(row),
+            namespace=namespace,
+            definition=definition_of(row),
             version=row["version"],
             state=state,
             next_due=min(upcoming, default=None),
             created_at=row["created_at"],
             created_by=row["created_by"],
             updated_at=row["updated_at"],
-            pause_reason=row["pause_reason"],
+            pause_reason=row["pause_reason"] if state is JobState.PAUSED else None,
             unique_key=row["unique_key"],
+            pauses=pauses_of(row, namespace) if row["paused"] or row["held_by"] is not None else (),
         )
 
 
@@ -416,78 +467,28 @@ def _gates_of(jobs: Sequence[NewJob]) -> dict[UUID, list[WantedGate]]:
     }
 
 
-def _overdue(
-    timing: Timing, cursor: datetime, now: datetime, policy: CatchUpPolicy
-) -> tuple[list[datetime], list[MissedRange]]:
-    """What runs and what was missed, from the cursor up to now."""
-    # The cursor may stand where a job rests that could not be planned, which is no due time.
-    due = cursor if isinstance(timing, TimingAround) else timing.next_after(cursor - _TICK)
-    fires: list[datetime] = []
-    missed: list[MissedRange] = []
-    for _ in range(OVERDUE_SLICES_MAX):
-        if due is None or due > now:
-            return fires, missed
-        if isinstance(timing, TimingAround):
-            planned = plan_around(timing, due, now, timedelta(0), policy)
-        else:
-            planned = plan(timing, due, now, timedelta(0), policy)
-        fires, missed, due = fires + planned.fires, missed + planned.missed, planned.next_due
-    raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
+def _counted(found: Plan | None) -> Plan:
+    if found is None:
+        raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
+    return found
+
+
+def _free_cursor(
+    definition: JobDefinition,
+    cursor: datetime | None,
+    latest: datetime | None,
+    until: datetime | None,
+    since: datetime,
+) -> datetime | None:
+    """The cursor, moved past due times whose run is made and stays: no due time is run twice. With a pause that has an
+    end it stands at the first due time from there on; one asked for by its instant may be earlier, and waits."""
+    timing = definition.timing
+    if until is not None:
+        cursor = timing.next_after(until - _TICK if timing.recurring else since)
+    if cursor is None or latest is None or cursor > latest:
+        return cursor
+    return timing.next_after(latest)
 
 
 def _once_run_id(row: Record) -> UUID | None:
     return None if row["due_at"] is None else scheduled_run_id(row["due_at"], row["job_id"])
-
-
-def _version(row: Record) -> dict[str, Any]:
-    """A job's row as an entry of its history."""
-    kept = {key: row[key] for key in ("name", "kind", "queue", "priority", "max_retries", "timeout_seconds", "owner")}
-    kept |= {key: from_json(row[key]) for key in ("payload", "timing", "retry", "catchup", "policy", "labels")}
-    kept |= {"description": row["description"], "due_at": row["due_at"] and row["due_at"].isoformat()}
-    author = row["updated_by"] or row["created_by"]
-    return {"version": row["version"], "definition": kept, "changed_at": row["updated_at"], "changed_by": author}
-
-
-def _definition(row: Record) -> JobDefinition:
-    if row["timing"] is not None:
-        timing = timing_from_json(from_json(row["timing"]))
-    else:
-        schedule = Now(row["due_at"]) if row["due_at"] == row["created_at"] else At(row["due_at"])
-        timing = Timing((schedule,))
-    return JobDefinition(
-        name=row["name"],
-        kind=row["kind"],
-        payload=from_json(row["payload"]),
-        timing=timing,
-        needs=row["needs"],
-        queue=row["queue"],
-        priority=row["priority"],
-        retry=retry_from_json(row["max_retries"], from_json(row["retry"])),
-        catchup=catchup_from_json(row["catchup"]),
-        timeout_seconds=row["timeout_seconds"],
-        policy=policy_from_json(row["policy"]),
-        labels=from_json(row["labels"]) or {},
-        description=row["description"] or "",
-        owner=row["owner"],
-    )
-
-
-def _definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any]:
-    due_at = definition.timing.only_instant
-    return {
-        "lane_id": lane_id,
-        "name": definition.name,
-        "kind": definition.kind,
-        "payload": to_json(definition.payload),
-        "due_at": due_at,
-        "timing": timing_column(definition.timing),
-        "priority": definition.priority,
-        "max_retries": definition.retry.max_retries,
-        "retry": to_json_or_null(retry_to_json(definition.retry)),
-        "catchup": catchup_to_json(definition.catchup),
-        "timeout_seconds": definition.timeout_seconds,
-        "policy": policy_to_json(definition.policy),
-        "labels": to_json_or_null(definition.labels),
-        "description": definition.description or None,
-        "owner": definition.owner,
-    }

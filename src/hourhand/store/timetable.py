@@ -11,9 +11,10 @@ from hourhand.model.catchup import CatchUpPolicy
 from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
-from hourhand.ports.stores import EPOCH, Cursor, Move
+from hourhand.ports.stores import EPOCH, NEVER, Cursor, Move
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
+from hourhand.store.ledger_rows import columns_of, ledger_rows
 from hourhand.store.timing_facts import TimingFacts
 
 _TIMINGS_MAX = 65_536
@@ -87,7 +88,7 @@ class Timetable:
 
     async def _advance(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
-        missed = [(move.job_id, gap) for move in moves for gap in move.missed]
+        missed = [(move.job_id, row) for move in moves if move.missed for row in ledger_rows(move.missed)]
         rows = await self._database.fetch(
             self._queries["advance_cursors"],
             node_id=node_id,
@@ -101,16 +102,13 @@ class Timetable:
             run_job_ids=[fire[1] for fire in fires],
             run_dues=[fire[2] for fire in fires],
             missed_job_ids=[job_id for job_id, _ in missed],
-            missed_first=[gap.first for _, gap in missed],
-            missed_last=[gap.last for _, gap in missed],
-            missed_counts=[gap.count for _, gap in missed],
-            missed_reasons=[gap.reason.value for _, gap in missed],
+            **columns_of([row for _, row in missed], "missed_"),
         )
         return [row["ready_at"] for row in rows]
 
     async def next_cursor(self, since: datetime = EPOCH) -> datetime | None:
         row = await self._database.fetch_one(self._queries["next_cursor"], since=since)
-        return None if row is None else row["next_fire"]
+        return None if row is None or row["next_fire"] == NEVER else row["next_fire"]
 
     async def _learn(self, unknown: Sequence[Record]) -> None:
         if not unknown:

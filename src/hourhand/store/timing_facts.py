@@ -15,12 +15,13 @@ from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json
 from hourhand.model.errors import Conflict
-from hourhand.model.exclusion import ExcludedRange, around
+from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id, shard_of
 from hourhand.model.job import JobDefinition
 from hourhand.model.schedule import Timing
 from hourhand.ports.stores import Move
 from hourhand.store.jsons import from_json
+from hourhand.store.ledger_rows import columns_of, ledger_rows
 
 _RULES_MAX: Final = 2000
 
@@ -42,6 +43,8 @@ class Standing:
     """Runs that were taken back."""
     made: int
     """Runs that were made of due times nobody had planned."""
+    until: datetime | None = None
+    """The end of the job's own pause: before it nothing is due."""
 
 
 class TimingFacts:
@@ -81,7 +84,7 @@ class TimingFacts:
             for move in moves
             for due, start in zip(move.fires, move.starts or move.fires, strict=True)
         ]
-        missed = [(move.job_id, gap) for move in moves for gap in move.missed]
+        missed = [(move.job_id, row) for move in moves if move.missed for row in ledger_rows(move.missed)]
         rows = await self._database.fetch(
             self._queries["advance_cursors"],
             node_id=node_id,
@@ -97,12 +100,7 @@ class TimingFacts:
             run_dues=[fire[2] for fire in fires],
             run_ready=[fire[3] for fire in fires],
             missed_job_ids=[job_id for job_id, _ in missed],
-            missed_first=[gap.first for _, gap in missed],
-            missed_last=[gap.last for _, gap in missed],
-            missed_counts=[gap.count for _, gap in missed],
-            missed_reasons=[gap.reason.value for _, gap in missed],
-            # Nothing adjoins what is not of a calendar's stretch.
-            missed_since=[gap.since if isinstance(gap, ExcludedRange) else gap.first for _, gap in missed],
+            **columns_of([row for _, row in missed], "missed_"),
         )
         return [row["ready_at"] for row in rows]
 
@@ -170,8 +168,12 @@ class TimingFacts:
             expires_after=promises[0],
             exclusive=promises[1],
         )
-        exhausted = standing.definition.timing.max_runs is not None and await self.budget_left(db, standing.job_id) == 0
-        if exhausted or await self._fetch(db, "mark_runs", job_id=standing.job_id):
+        if standing.definition.timing.max_runs is not None and await self.budget_left(db, standing.job_id) == 0:
+            return None
+        under_way = await self._fetch(db, "mark_runs", job_id=standing.job_id)
+        if standing.until is not None:  # an end before that makes no cursor, because there is one
+            return standing.until
+        if under_way:
             return None
         if standing.reset and cursor is not None:
             return cursor

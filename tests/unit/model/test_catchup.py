@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hourhand.model import catchup
-from hourhand.model.catchup import GRACE, CatchUp, CatchUpPolicy, Plan, plan
+from hourhand.model import counting
+from hourhand.model.catchup import GRACE, CatchUp, CatchUpPolicy, PauseSpan, Plan, plan
 from hourhand.model.schedule import At, CronSchedule, Every, Timing
 from hourhand.model.states import Reason
 
@@ -138,13 +138,22 @@ def test_a_window_of_nothing_catches_nothing_up(mode: CatchUp) -> None:
     assert {gap.reason for gap in found.missed} == {Reason.CATCHUP_WINDOW}
 
 
-def test_a_long_silence_is_cut_and_the_next_plan_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catchup, "COUNT_MAX", 100)
-    timing, policy = every(1), CatchUpPolicy(CatchUp.LAST, timedelta(hours=1))
+def walked(interval: float) -> Timing:
+    """A union, whose due times cannot be counted but by walking over them."""
+    return Timing(
+        (Every(seconds(interval), NOW - timedelta(days=30)), Every(seconds(interval), NOW - timedelta(days=9)))
+    )
+
+
+def test_a_long_silence_that_must_be_walked_over_is_cut_and_the_next_plan_goes_on_where_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(counting, "WALK_MAX", 100)
+    timing, policy = walked(1), CatchUpPolicy(CatchUp.LAST, timedelta(hours=1))
     cursor = NOW - seconds(250)
     first = plan(timing, cursor, NOW, HORIZON, policy)
     assert (first.fires, [gap.count for gap in first.missed]) == ([], [100])
-    assert first.next_due == cursor + seconds(100)
+    assert first.next_due == cursor + seconds(100) == first.missed[0].next_due
     second = plan(timing, first.next_due, NOW, HORIZON, policy)
     assert (second.fires, second.next_due) == ([], cursor + seconds(200))
     third = plan(timing, cursor + seconds(200), NOW, HORIZON, policy)
@@ -152,9 +161,93 @@ def test_a_long_silence_is_cut_and_the_next_plan_goes_on_where_it_ended(monkeypa
 
 
 def test_a_cut_within_the_window_says_that_newer_ones_ran_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catchup, "COUNT_MAX", 100)
-    found = plan(every(1), NOW - seconds(250), NOW, HORIZON, CatchUpPolicy(CatchUp.LAST, timedelta(hours=1)))
+    monkeypatch.setattr(counting, "WALK_MAX", 100)
+    found = plan(walked(1), NOW - seconds(250), NOW, HORIZON, CatchUpPolicy(CatchUp.LAST, timedelta(hours=1)))
     assert {gap.reason for gap in found.missed} == {Reason.CATCHUP_LAST}
+
+
+@pytest.mark.parametrize("cron", ["* * * * *", "* * * * * *"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_however_long_the_silence_it_is_counted_in_one_plan(cron: str, zone: str) -> None:
+    timing = Timing((CronSchedule(cron),), zone)
+    found = plan(timing, NOW - timedelta(days=300), NOW, HORIZON, CatchUpPolicy())
+    step = 60 if cron == "* * * * *" else 1
+    assert sum(gap.count for gap in found.missed) + len(found.fires) == (300 * 86_400 + (0, 2)[step == 1]) // step + 1
+    assert found.next_due is not None
+    assert found.next_due > NOW + HORIZON
+
+
+# --- pauses -----------------------------------------------------------------------------------------------
+
+MILLISECOND = timedelta(milliseconds=1)
+spans = st.tuples(st.integers(-5000, -1), st.integers(1, 4000), st.sampled_from(CatchUp)).map(
+    lambda drawn: PauseSpan(NOW + seconds(drawn[0]), NOW + seconds(drawn[0] + drawn[1]), drawn[2], "by ada")
+)
+
+
+@settings(deadline=None)
+@given(timings, absences, policies, st.lists(spans, min_size=1, max_size=3))
+def test_around_pauses_every_due_time_is_accounted_for_exactly_once_and_none_of_a_pause_that_goes_on(
+    timing: Timing, away: timedelta, policy: CatchUpPolicy, pauses: list[PauseSpan]
+) -> None:
+    cursor = timing.next_after(NOW - away)
+    for _ in range(100):
+        if cursor is None or cursor > NOW + HORIZON:
+            break
+        planned = plan(timing, cursor, NOW, HORIZON, policy, pauses=pauses)
+        upto = planned.next_due or NOW + timedelta(days=1)
+        expected = [due for due in timing.due_between(cursor - seconds(1e-6), NOW + HORIZON, 100_000) if due < upto]
+        accounted = list(planned.fires)
+        for gap in planned.missed:
+            inside = [due for due in expected if gap.first <= due <= gap.last]
+            assert (inside[0], inside[-1], len(inside)) == (gap.first, gap.last, gap.count)
+            paused = {any(span.covers(due) for span in pauses) for due in inside}
+            assert paused == {gap.reason is Reason.PAUSED}
+            accounted += inside
+        assert sorted(accounted) == expected
+        for due in accounted:
+            assert not any(span.covers(due) and span.end and span.end > NOW for span in pauses)
+        if planned.next_due == cursor:
+            assert any(span.covers(cursor) and span.end and span.end > NOW for span in pauses)
+            break
+        cursor = planned.next_due
+
+
+@pytest.mark.parametrize("off", [-MILLISECOND, timedelta(0), MILLISECOND])
+def test_a_due_time_at_the_very_instant_a_pause_begins_still_runs_and_one_later_does_not(off: timedelta) -> None:
+    due = NOW - seconds(5)
+    found = plan(every(600, due), due, NOW, HORIZON, CatchUpPolicy(), pauses=[PauseSpan(due - off, NOW - seconds(1))])
+    paused = [gap.first for gap in found.missed if gap.reason is Reason.PAUSED]
+    assert (found.fires, paused) == (([due], []) if off <= timedelta(0) else ([], [due]))
+
+
+@pytest.mark.parametrize("off", [-MILLISECOND, timedelta(0), MILLISECOND])
+def test_a_due_time_at_the_very_instant_a_pause_ends_runs_again_and_one_earlier_does_not(off: timedelta) -> None:
+    due = NOW - seconds(5)
+    found = plan(every(600, due), due, NOW, HORIZON, CatchUpPolicy(), pauses=[PauseSpan(due - seconds(9), due + off)])
+    paused = [gap.first for gap in found.missed if gap.reason is Reason.PAUSED]
+    assert (found.fires, paused) == (([due], []) if off <= timedelta(0) else ([], [due]))
+
+
+@pytest.mark.parametrize(("mode", "fires"), [(CatchUp.NONE, []), (CatchUp.LAST, [2]), (CatchUp.ALL, [5, 4, 3, 2])])
+def test_of_what_fell_into_a_pause_only_what_was_asked_for_runs_whatever_the_window(
+    mode: CatchUp, fires: list[int]
+) -> None:
+    hour = timedelta(hours=1)
+    span = PauseSpan(NOW - 5.5 * hour, NOW - 1.5 * hour, mode, "by ada")
+    policy = CatchUpPolicy(CatchUp.NONE, timedelta(0))
+    found = plan(every(3600), NOW - 5 * hour, NOW, HORIZON, policy, pauses=[span])
+    assert found.fires == [NOW - back * hour for back in [*fires, 0]]
+    paused = [gap for gap in found.missed if gap.reason is Reason.PAUSED]
+    assert sum(gap.count for gap in paused) == 4 - len(fires)
+    assert {gap.detail for gap in paused} <= {"by ada"}
+
+
+def test_what_was_asked_for_by_its_instant_runs_after_the_pause() -> None:
+    timing = Timing((At(NOW - seconds(400)), At(NOW - seconds(300)), At(NOW + seconds(900))))
+    span = PauseSpan(NOW - seconds(500), NOW - seconds(100))
+    found = plan(timing, NOW - seconds(400), NOW, HORIZON, CatchUpPolicy(), pauses=[span])
+    assert (found.fires, found.missed) == ([NOW - seconds(400), NOW - seconds(300)], [])
 
 
 def test_a_long_horizon_is_cut_at_the_most_runs_a_plan_may_make() -> None:

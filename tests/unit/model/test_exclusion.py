@@ -11,7 +11,7 @@ from hourhand.model.calendar import Blackout, CalendarRule, calendar_from_json, 
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.errors import InvalidFields
-from hourhand.model.exclusion import ExcludedRange, TimingAround, around, plan_around
+from hourhand.model.exclusion import TimingAround, around, plan_around
 from hourhand.model.schedule import Timing
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.states import Reason
@@ -176,9 +176,8 @@ def test_the_cursor_visits_what_is_left_out_and_tells_it_as_one_stretch() -> Non
     assert [(range_.first.day, range_.count, range_.reason) for range_ in told] == [
         (25, 1, Reason.EXCLUDED), (26, 1, Reason.EXCLUDED), (27, 1, Reason.EXCLUDED),
     ]  # fmt: skip
-    assert {range_.since for range_ in told if isinstance(range_, ExcludedRange)} == {
-        datetime(2026, 12, 24, 23, tzinfo=UTC)
-    }
+    assert [range_.next_due for range_ in told[:2]] == [range_.first for range_ in told[1:]]
+    assert {range_.detail for range_ in told} == {"the calendar x leaves it out"}
 
 
 def test_nothing_is_told_of_due_times_that_have_not_passed() -> None:

@@ -1,7 +1,9 @@
 -- name: explain_live_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready_at, r.attempt, r.priority, r.started_at,
        NULL::timestamptz AS ended_at, r.waits_on, r.expires_at, r.gate_ids || l.gate_ids AS gate_ids, r.executor_id,
-       l.queue, l.needs, j.status, j.pause_reason, q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
+       l.queue, l.needs,
+       CASE WHEN j.status = 1 AND j.pause_until <= clock_timestamp() THEN 0 ELSE j.status END AS status, j.pause_reason,
+        q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
        (SELECT a.reason FROM hourhand.attempts a WHERE a.run_id = r.run_id ORDER BY a.attempt DESC LIMIT 1) AS reason,
        NULL::text AS error, 0 AS failures, NULL::smallint AS max_retries, NULL::jsonb AS retry, NULL::jsonb AS policy,
        clock_timestamp() AS now

@@ -47,10 +47,13 @@ SELECT hourhand.scheduled_run_id(due, t.job_id), t.job_id, due, due, t.namespace
 ON CONFLICT DO NOTHING;
 
 -- name: keep_missed
-INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
-SELECT @job_id, x.first_due, x.last_due, x.count, 16, x.reason
-  FROM unnest(@first::timestamptz[], @last::timestamptz[], @counts::int[], @reasons::text[])
-       AS x(first_due, last_due, count, reason)
+INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, detail, next_due,
+                                    recent_from, recent_count)
+SELECT @job_id, x.first_due, x.last_due, x.count, 16, x.reason, @version, x.detail, x.next_due, x.recent_from,
+       x.recent_count
+  FROM unnest(@first::timestamptz[], @last::timestamptz[], @counts::int[], @reasons::text[], @details::text[],
+              @next::timestamptz[], @recent::timestamptz[], @recent_counts::int[])
+       AS x(first_due, last_due, count, reason, detail, next_due, recent_from, recent_count)
 ON CONFLICT (job_id, first_due) DO NOTHING;
 
 -- name: list_jobs
@@ -65,8 +68,8 @@ SELECT * FROM hourhand.jobs_in_full j
    AND (@labels::jsonb IS NULL OR j.labels @> @labels)
    AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
    AND (@recurring::boolean IS NULL OR (j.due_at IS NULL) = @recurring)
-   AND (@state::text IS NULL OR CASE j.status WHEN 2 THEN 'cancelled' WHEN 1 THEN 'paused'
-                                ELSE CASE WHEN j.alive THEN 'scheduled' ELSE 'completed' END END = @state)
+   AND (@state::text IS NULL OR CASE WHEN j.status = 2 THEN 'cancelled' WHEN j.paused THEN 'paused'
+                                     WHEN j.alive THEN 'scheduled' ELSE 'completed' END = @state)
  ORDER BY j.job_id DESC
  LIMIT @limit OFFSET @skip;
 
@@ -80,8 +83,13 @@ UPDATE hourhand.jobs
 
 -- name: set_job_status
 UPDATE hourhand.jobs
-   SET status = @status, pause_reason = @pause_reason
+   SET status = @status, pause_reason = @pause_reason, paused_at = @paused_at, paused_by = @paused_by,
+       pause_until = @pause_until, pause_from = @pause_from, resumed_at = coalesce(@resumed_at, resumed_at)
  WHERE namespace_id = @namespace_id AND job_id = @job_id;
+
+-- name: count_pause_from
+-- What fell into the pause until then is in the ledger.
+UPDATE hourhand.jobs SET pause_from = @pause_from WHERE namespace_id = @namespace_id AND job_id = @job_id;
 
 -- name: keep_version
 INSERT INTO hourhand.job_versions (job_id, version, definition, changed_at, changed_by)

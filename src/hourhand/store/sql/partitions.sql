@@ -40,7 +40,7 @@ WITH slice AS MATERIALIZED (
     SELECT s.namespace_id, s.key, s.job_id FROM slice s
      WHERE NOT EXISTS (SELECT FROM hourhand.jobs_in_full j
                         WHERE j.namespace_id = s.namespace_id AND j.job_id = s.job_id AND j.status <> 2
-                          AND (s.until > @now OR j.alive OR j.status = 1))
+                          AND (s.until > @now OR j.alive OR j.paused))
 ), locked AS (
     SELECT u.namespace_id, u.key FROM hourhand.unique_keys u JOIN free USING (namespace_id, key, job_id)
        FOR UPDATE OF u SKIP LOCKED

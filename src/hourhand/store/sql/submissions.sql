@@ -47,5 +47,5 @@ UPDATE hourhand.unique_keys u
  WHERE u.namespace_id = x.namespace_id AND u.key = x.key
    AND NOT EXISTS (SELECT FROM hourhand.jobs_in_full j
                     WHERE j.namespace_id = u.namespace_id AND j.job_id = u.job_id AND j.status <> 2
-                      AND (u.until > x.now OR ((u.until IS NULL OR x.until IS NULL) AND (j.alive OR j.status = 1))))
+                      AND (u.until > x.now OR ((u.until IS NULL OR x.until IS NULL) AND (j.alive OR j.paused))))
 RETURNING u.namespace_id, u.key;

@@ -72,11 +72,27 @@ WITH moves AS (
 ), held AS MATERIALIZED (
     SELECT * FROM moved UNION ALL SELECT * FROM ended
 ), missed AS (
-    INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
-    SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason
+    SELECT x.*, held.version
       FROM unnest(@missed_job_ids::uuid[], @missed_first::timestamptz[], @missed_last::timestamptz[],
-                  @missed_counts::int[], @missed_reasons::text[]) AS x(job_id, first_due, last_due, count, reason)
+                  @missed_counts::int[], @missed_reasons::text[], @missed_details::text[], @missed_next::timestamptz[],
+                  @missed_recent::timestamptz[], @missed_recent_counts::int[])
+           AS x(job_id, first_due, last_due, count, reason, detail, next_due, recent_from, recent_count)
       JOIN held USING (job_id)
+), extended AS (                          -- a stretch that an earlier plan could not count to its end goes on
+    UPDATE hourhand.ledger_ranges r
+       SET last_due = x.last_due, count = r.count + x.count, next_due = x.next_due, recent_from = x.recent_from,
+           recent_count = x.recent_count
+      FROM missed x
+     WHERE r.job_id = x.job_id AND r.next_due = x.first_due AND r.reason = x.reason AND r.version = x.version
+       AND r.recent_from IS NULL AND r.detail IS NOT DISTINCT FROM x.detail
+    RETURNING r.job_id, x.first_due
+), kept AS (
+    INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, detail, next_due,
+                                        recent_from, recent_count)
+    SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason, x.version, x.detail, x.next_due, x.recent_from,
+           x.recent_count
+      FROM missed x
+     WHERE NOT EXISTS (SELECT FROM extended e WHERE e.job_id = x.job_id AND e.first_due = x.first_due)
     ON CONFLICT (job_id, first_due) DO NOTHING
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
@@ -97,6 +113,7 @@ ON CONFLICT DO NOTHING
 RETURNING ready_at;
 
 -- name: next_cursor
--- When the next job of any shard falls due: how long a planner may sleep.
+-- When the next job of any shard falls due: how long a planner may sleep. At the end of time stand those that a pause
+-- holds.
 SELECT least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring AND next_fire >= @since),
              (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring AND next_fire >= @since)) AS next_fire;

@@ -53,8 +53,7 @@ SELECT c.namespace_id, c.name, c.version, c.rule
 
 -- name: advance_cursors
 -- As the statement of this name for plain jobs (timetable.sql), for those of which there is more to say: a start that is
--- later than the due time, a budget of runs, due times that a calendar leaves out. The latter extend the range of the same
--- stretch, so that a long one is one row.
+-- later than the due time, a budget of runs, due times that a calendar leaves out.
 WITH moves AS (
     SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[],
                          @made::int[])
@@ -66,7 +65,7 @@ WITH moves AS (
       JOIN hourhand.timetable t ON t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
      WHERE EXISTS (SELECT FROM hourhand.shards s
                     WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
-     ORDER BY t.job_id
+     ORDER BY t.ctid                      -- in order of places, as others move them
        FOR UPDATE OF t
 ), moved AS (
     UPDATE hourhand.timetable t SET next_fire = held.following
@@ -77,21 +76,27 @@ WITH moves AS (
     UPDATE hourhand.run_budgets b SET runs_left = greatest(b.runs_left - held.made, 0)
       FROM held WHERE b.job_id = held.job_id AND held.made > 0
 ), missed AS (
-    SELECT x.*
+    SELECT x.*, held.version
       FROM unnest(@missed_job_ids::uuid[], @missed_first::timestamptz[], @missed_last::timestamptz[],
-                  @missed_counts::int[], @missed_reasons::text[], @missed_since::timestamptz[])
-           AS x(job_id, first_due, last_due, count, reason, since)
+                  @missed_counts::int[], @missed_reasons::text[], @missed_details::text[], @missed_next::timestamptz[],
+                  @missed_recent::timestamptz[], @missed_recent_counts::int[])
+           AS x(job_id, first_due, last_due, count, reason, detail, next_due, recent_from, recent_count)
       JOIN held USING (job_id)
-), extended AS (
-    UPDATE hourhand.ledger_ranges l SET last_due = x.last_due, count = l.count + x.count
+), extended AS (                          -- a stretch that an earlier plan could not count to its end goes on
+    UPDATE hourhand.ledger_ranges r
+       SET last_due = x.last_due, count = r.count + x.count, next_due = x.next_due, recent_from = x.recent_from,
+           recent_count = x.recent_count
       FROM missed x
-     WHERE l.job_id = x.job_id AND l.reason = x.reason AND l.last_due >= x.since AND l.last_due < x.first_due
-    RETURNING x.job_id, x.first_due
+     WHERE r.job_id = x.job_id AND r.next_due = x.first_due AND r.reason = x.reason AND r.version = x.version
+       AND r.recent_from IS NULL AND r.detail IS NOT DISTINCT FROM x.detail
+    RETURNING r.job_id, x.first_due
 ), kept AS (
-    INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason)
-    SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason
+    INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, detail, next_due,
+                                        recent_from, recent_count)
+    SELECT x.job_id, x.first_due, x.last_due, x.count, 16, x.reason, x.version, x.detail, x.next_due, x.recent_from,
+           x.recent_count
       FROM missed x
-     WHERE (x.job_id, x.first_due) NOT IN (SELECT job_id, first_due FROM extended)
+     WHERE NOT EXISTS (SELECT FROM extended e WHERE e.job_id = x.job_id AND e.first_due = x.first_due)
     ON CONFLICT (job_id, first_due) DO NOTHING
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,

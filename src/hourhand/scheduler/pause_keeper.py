@@ -1,0 +1,73 @@
+"""Keeps what a pause holds out of the planner's way, and brings it back when the pause is over.
+
+While there is no pause it costs one look at an empty index each second. A planner that did not hear for a while whether
+there is one asks.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from hourhand.model.catchup import PauseSpan
+from hourhand.ports.pause_stores import PauseStore
+from hourhand.runtime.clock import DatabaseClock
+
+BATCH_MAX: Final = 5000
+HEARD_SECONDS_MAX: Final = 3.0
+"""How long what was heard of pauses counts. Shorter than a pause looks ahead by itself."""
+
+
+class PauseKeeper:
+    def __init__(
+        self,
+        pauses: PauseStore,
+        node_id: Callable[[], int],
+        clock: DatabaseClock,
+        heard_seconds_max: float = HEARD_SECONDS_MAX,
+    ) -> None:
+        self._pauses = pauses
+        self._node_id = node_id
+        self._clock = clock
+        self._heard_seconds_max = heard_seconds_max
+        self._heard_at = float("-inf")
+        self._any = False
+        self.next_end: datetime | None = None
+        """When the next pause is over by itself."""
+        self.wake_planner: Callable[[], None] = lambda: None
+
+    async def run_once(self) -> float | None:
+        """Ends what is over, and brings back what it held; says how long it may sleep. None: until it is woken."""
+        now = self._clock.now()
+        was_any = self._any
+        await self._hear(now)
+        if not self._any:
+            return None
+        await self._pauses.end_over(now)
+        woken = await self._pauses.wake(now, BATCH_MAX)
+        await self._pauses.settle(now)
+        if woken or not was_any:
+            self.wake_planner()
+        if woken == BATCH_MAX:
+            return 0.0
+        return None if self.next_end is None else max(self._clock.seconds_until(self.next_end), 0.0)
+
+    async def in_force(self) -> bool:
+        """Whether any pause may bear on what is planned now."""
+        if time.monotonic() - self._heard_at > self._heard_seconds_max:
+            await self._hear(self._clock.now())
+        return self._any
+
+    async def hold(self, now: datetime, horizon: datetime) -> None:
+        """Puts aside the cursors up to the horizon that a pause holds, and takes up those that none holds any more."""
+        await self._pauses.wake(now, BATCH_MAX)
+        while await self._pauses.hold(self._node_id(), now, horizon, BATCH_MAX) == BATCH_MAX:
+            pass
+
+    async def spans_of(self, job_ids: Sequence[UUID]) -> dict[UUID, list[PauseSpan]]:
+        return await self._pauses.spans_of(job_ids)
+
+    async def _hear(self, now: datetime) -> None:
+        self._any, self.next_end = await self._pauses.look(now)
+        self._heard_at = time.monotonic()
