@@ -37,6 +37,7 @@ from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
 from hourhand.store.explain import Explain
 from hourhand.store.jobs import Jobs
+from hourhand.store.ledger import Ledger
 from hourhand.store.live_runs import LiveRuns
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
@@ -77,6 +78,7 @@ class Store:
     explain: Explain
     calendars: Calendars
     pauses: Pauses
+    ledger: Ledger
 
 
 def store_on(database: Database) -> Store:
@@ -84,6 +86,7 @@ def store_on(database: Database) -> Store:
     jobs = Jobs(database, names)
     live_runs = LiveRuns(database, names)
     queues = Queues(database)
+    pauses = Pauses(database, names, queues)
     return Store(
         database,
         names,
@@ -100,7 +103,8 @@ def store_on(database: Database) -> Store:
         queues,
         Explain(database, names),
         Calendars(database),
-        Pauses(database, names, queues),
+        pauses,
+        Ledger(database, pauses),
     )
 
 
@@ -397,8 +401,10 @@ class ApiNode(Node):
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
         from hourhand.operations.explain import ExplainOperations
+        from hourhand.operations.history import HistoryOperations
         from hourhand.operations.jobs import JobOperations
         from hourhand.operations.nodes import NodeOperations
+        from hourhand.operations.pauses import PauseOperations
         from hourhand.operations.previews import PreviewOperations
         from hourhand.operations.queues import QueueOperations
         from hourhand.operations.runs import RunOperations
@@ -425,10 +431,12 @@ class ApiNode(Node):
             ),
             access=self.access,
             nodes=NodeOperations(store.nodes, self.bus),
-            queues=QueueOperations(store.queues, store.names, self.bus),
+            queues=QueueOperations(store.queues, store.names, self.bus, store.pauses, self.clock),
             explain=ExplainOperations(store.explain),
             calendars=CalendarOperations(store.calendars, self.clock),
             previews=PreviewOperations(store.calendars, self.clock),
+            history=HistoryOperations(store.ledger, self.clock),
+            pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None

@@ -26,8 +26,10 @@ from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
 from hourhand.api.routes.explain import ExplainRoutes
 from hourhand.api.routes.health import HealthRoutes
+from hourhand.api.routes.history import HistoryRoutes
 from hourhand.api.routes.jobs import JobRoutes
 from hourhand.api.routes.nodes import NodeRoutes
+from hourhand.api.routes.pauses import PauseRoutes
 from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.runs import RunRoutes
@@ -37,8 +39,10 @@ from hourhand.operations.access import Access
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.cluster import ClusterOperations
 from hourhand.operations.explain import ExplainOperations
+from hourhand.operations.history import HistoryOperations
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
@@ -62,6 +66,8 @@ class ApiOperations:
     explain: ExplainOperations
     calendars: CalendarOperations
     previews: PreviewOperations
+    history: HistoryOperations
+    pauses: PauseOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
@@ -76,9 +82,11 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
     endpoints = [
         *JobRoutes(jobs, runs, settings).endpoints(),
         *RunRoutes(runs).endpoints(),
+        *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
         *CalendarRoutes(operations.calendars).endpoints(),
         *PreviewRoutes(operations.previews).endpoints(),
+        *PauseRoutes(operations.pauses).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),

@@ -22,7 +22,18 @@ from hourhand.operations.requests import JobPatch, JobRequest
 _Shape = TypeVar("_Shape")
 _Plain: TypeAlias = Any
 _READ_ONLY: Final = frozenset(
-    {"job_id", "status", "state", "pause_reason", "next_due", "version", "created_at", "created_by", "updated_at"}
+    {
+        "job_id",
+        "status",
+        "state",
+        "pause_reason",
+        "pauses",
+        "next_due",
+        "version",
+        "created_at",
+        "created_by",
+        "updated_at",
+    }
 )
 """Fields of a job's answer that no request may set."""
 _AT_CREATION: Final = frozenset(set(JobRequest.__struct_fields__) - set(JobPatch.__struct_fields__))

@@ -19,6 +19,7 @@ from hourhand.model.schedule import Timing, describe
 from hourhand.model.states import RunState
 from hourhand.model.warnings import timing_warnings
 from hourhand.operations.definition import spreading_fields
+from hourhand.operations.pauses import PauseStatus, pause_status
 from hourhand.operations.policy import policy_fields
 from hourhand.operations.requests import Changed, LogPage
 
@@ -67,12 +68,15 @@ class JobView(msgspec.Struct, kw_only=True):
     rate_limit: str | None
     at_most_once: bool
     on_disconnect: str
+    pause_after_failures: int | None
     labels: dict[str, str]
     description: str
     owner: str
     unique_key: str | None
     status: str
     pause_reason: str | None
+    pauses: Sequence[PauseStatus]
+    """What holds it now: its own pause, and those of its labels, queue, namespace and cluster."""
     next_due: datetime | None
     version: int
     created_at: datetime
@@ -249,6 +253,7 @@ def job_view(job: Job) -> JobView:
         unique_key=job.unique_key,
         status=job.state.value,
         pause_reason=job.pause_reason,
+        pauses=[pause_status(pause) for pause in job.pauses] if job.pauses else (),
         next_due=job.next_due,
         version=job.version,
         created_at=job.created_at,

@@ -81,6 +81,8 @@ def revoke_token(token_id: UUID, **where: Any) -> None:
     lazy={
         "get": Lazy("hourhand.cli.namespace", "get", "Show a namespace's limit and share."),
         "set": Lazy("hourhand.cli.namespace", "set_", "Limit a namespace, or change its share."),
+        "pause": Lazy("hourhand.cli.namespace", "pause", "Make no new runs of a namespace's jobs."),
+        "resume": Lazy("hourhand.cli.namespace", "resume", "Make runs of a namespace's jobs again."),
     },
     short_help="Make, list and limit namespaces.",
 )

@@ -15,6 +15,7 @@ VERBS = {
     "resume": Lazy("hourhand.cli.job_change", "resume", "Make runs again, from now on."),
     "run": Lazy("hourhand.cli.job_change", "run", "Run a job now."),
     "next": Lazy("hourhand.cli.job_read", "next_", "Show when a job is due next."),
+    "history": Lazy("hourhand.cli.history", "history", "Show what became of every due time, and why."),
     "runs": Lazy("hourhand.cli.job_read", "runs", "List the runs of a job, newest first."),
     "versions": Lazy("hourhand.cli.job_read", "versions", "Show who changed a job, and when."),
 }
@@ -30,7 +31,8 @@ OTHER_WORDS = {
     "remove": "delete",
     "cancel": "delete",
     "trigger": "run",
-    "history": "runs",
+    "ledger": "history",
+    "why": "history",
 }
 
 

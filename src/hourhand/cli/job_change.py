@@ -7,6 +7,7 @@ import click
 
 from hourhand.cli.job_fields import parse_object
 from hourhand.cli.naming import find_job
+from hourhand.cli.pausing import pause_options, resume_options, until_of, until_words
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
 from hourhand.cli.watching import check_wait_options, wait_options, watch_run
@@ -34,21 +35,23 @@ def delete(ctx: click.Context, job: str, yes: bool) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("--reason", metavar="TEXT", help="Shown to whoever looks at the job.")
+@pause_options
 @session_options
-def pause(job: str, reason: str | None) -> None:
-    """Make no new runs; running ones go on. A paused job can still be run by hand."""
+def pause(job: str, reason: str | None, until: str | None) -> None:
+    """Make no new runs; running ones go on. A paused job can still be run by hand. May be repeated."""
+    end = until_of(until)
     with connected() as client:
-        show_change(client.pause_job(find_job(client, job), reason), "is paused")
+        show_change(client.pause_job(find_job(client, job), reason, end), f"is paused{until_words(end)}")
 
 
 @click.command()
 @click.argument("job")
+@resume_options
 @session_options
-def resume(job: str) -> None:
-    """Make runs again, from now on."""
+def resume(job: str, catch_up: str | None) -> None:
+    """Make runs again, from now on. May be repeated."""
     with connected() as client:
-        show_change(client.resume_job(find_job(client, job)), "goes on")
+        show_change(client.resume_job(find_job(client, job), catch_up), "goes on")
 
 
 @click.command()

@@ -67,6 +67,7 @@ _OPTIONS: Final = (
     click.option("--rate-limit", metavar="N/LENGTH", help="Starts of the job at most: 100/m, 5/s, 10/30s."),
     click.option("--at-most-once/--no-at-most-once", default=None, help="Rather not run than run twice."),
     click.option("--on-disconnect", metavar="WORD", help="continue or kill: when its executor loses the database."),
+    click.option("--pause-after-failures", metavar="N", help="So many failed runs in a row pause the job."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
     click.option("--description", metavar="TEXT"),
     click.option("--owner", metavar="NAME"),
@@ -79,7 +80,9 @@ _MAY_BE_NONE: Final = (
     "jitter", "on_excluded",
 )  # fmt: skip
 """Options that take the word "none": the job then has no such thing."""
-_NUMBERS_OR_NONE: Final = ("overlap_max", "max_concurrency", "concurrency_limit", "max_runs")
+_NUMBERS_OR_NONE: Final = (
+    "overlap_max", "max_concurrency", "concurrency_limit", "max_runs", "pause_after_failures",
+)  # fmt: skip
 _KINDS: Final = ("cron", "every", "at", "rrule", "daily", "weekly", "monthly", "yearly")
 
 

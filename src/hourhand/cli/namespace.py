@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hourhand.cli.job_fields import whole_number
+from hourhand.cli.pausing import pause_options, resume_options, show_paused, show_resumed, until_of
 from hourhand.cli.printing import show
 from hourhand.cli.session import connected, session_options
 
@@ -38,6 +39,26 @@ def set_(ctx: click.Context, name: str, max_concurrency: str | None, weight: int
         raise click.UsageError("nothing to change is given", ctx)
     with connected() as client:
         _show_namespace(client.set_namespace(name, **fields))
+
+
+@click.command()
+@click.argument("name")
+@pause_options
+@session_options
+def pause(name: str, reason: str | None, until: str | None) -> None:
+    """Make no new runs of a namespace's jobs; running ones go on. May be repeated."""
+    with connected() as client:
+        show_paused(client.pause_namespace(name, reason, until_of(until)), f"namespace {name}")
+
+
+@click.command()
+@click.argument("name")
+@resume_options
+@session_options
+def resume(name: str, catch_up: str | None) -> None:
+    """Make runs of a namespace's jobs again. May be repeated."""
+    with connected() as client:
+        show_resumed(client.resume_namespace(name, catch_up), f"namespace {name}")
 
 
 def _show_namespace(found: "NamespaceView") -> None:

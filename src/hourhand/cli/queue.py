@@ -6,6 +6,7 @@ import click
 
 from hourhand.cli.job_fields import whole_number
 from hourhand.cli.lazy import LazyGroup
+from hourhand.cli.pausing import pause_options, resume_options, until_of, until_words
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
 
@@ -66,22 +67,25 @@ def set_(ctx: click.Context, queue: str, max_concurrency: str | None, rate_limit
 
 @queue.command()
 @click.argument("queue")
-@click.option("--reason", metavar="TEXT", help="Shown to whoever asks why a run waits.")
+@pause_options
 @session_options
-def pause(queue: str, reason: str | None) -> None:
+def pause(queue: str, reason: str | None, until: str | None) -> None:
     """Start nothing of a queue until it is resumed; what runs goes on. May be repeated."""
+    end = until_of(until)
     with connected() as client:
-        found = client.pause_queue(queue, reason)
-    show(found, lambda: say(f"queue {found.name} is paused; {found.waiting} waiting, {found.running} running"))
+        found = client.pause_queue(queue, reason, end)
+    counts = f"{found.waiting} waiting, {found.running} running"
+    show(found, lambda: say(f"queue {found.name} is paused{until_words(end)}; {counts}"))
 
 
 @queue.command()
 @click.argument("queue")
+@resume_options
 @session_options
-def resume(queue: str) -> None:
+def resume(queue: str, catch_up: str | None) -> None:
     """Start the runs of a queue again. May be repeated."""
     with connected() as client:
-        found = client.resume_queue(queue)
+        found = client.resume_queue(queue, catch_up)
     show(found, lambda: say(f"queue {found.name} goes on; {found.waiting} waiting, {found.running} running"))
 
 

@@ -17,6 +17,7 @@ from hourhand.client.views import (
     JobView,
     NamespaceView,
     NodeDetailView,
+    PauseView,
     QueueView,
     RunDetailView,
     RunView,
@@ -78,7 +79,8 @@ def job_details(job: JobView) -> None:
             ("job", job.name),
             ("id", job.job_id),
             ("namespace", job.namespace),
-            ("status", job.status + (f" ({job.pause_reason})" if job.pause_reason else "")),
+            ("status", job.status),
+            ("paused", "\n".join(_pause_words(pause) for pause in job.pauses) or job.pause_reason),
             ("schedule", schedule_text(job)),
             ("zone", job.zone),
             ("next due", job.next_due and local_time(job.next_due)),
@@ -100,6 +102,7 @@ def job_details(job: JobView) -> None:
             ("limit", job.max_concurrency and f"{job.max_concurrency} at once"),
             ("key", job.concurrency_key and f"{job.concurrency_key}, {job.concurrency_limit or 1} at once"),
             ("rate", job.rate_limit),
+            ("auto-pause", job.pause_after_failures and f"after {job.pause_after_failures} failed runs in a row"),
             ("at most once", "yes" if job.at_most_once else None),
             ("on disconnect", None if job.on_disconnect == "continue" else job.on_disconnect),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
@@ -110,6 +113,13 @@ def job_details(job: JobView) -> None:
             ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
         ]
     )
+
+
+def _pause_words(pause: PauseView) -> str:
+    what = "" if pause.scope == "job" else f"{pause.scope} {pause.name} ".replace("  ", " ")
+    until = f" until {local_time(pause.until)}" if pause.until else ""
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"{what}by {pause.paused_by} since {local_time(pause.paused_at)}{until}{why}"
 
 
 def run_details(run: RunDetailView) -> None:
@@ -295,11 +305,12 @@ def queue_table(queues: Sequence[QueueView]) -> None:
 
 def queue_details(queue: QueueView) -> None:
     by = f" by {queue.paused_by}" if queue.paused_by else ""
+    until = f" until {local_time(queue.pause_until)}" if queue.pause_until else ""
     why = f": {queue.pause_reason}" if queue.pause_reason else ""
     draw_details(
         [
             ("queue", queue.name),
-            ("state", f"paused since {local_time(queue.paused_at)}{by}{why}" if queue.paused else "open"),
+            ("state", f"paused since {local_time(queue.paused_at)}{by}{until}{why}" if queue.paused else "open"),
             ("limit", queue.max_concurrency or "none"),
             ("rate", queue.rate_limit or "none"),
             ("waiting", queue.waiting),

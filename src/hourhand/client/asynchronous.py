@@ -12,7 +12,7 @@ import httpx
 from msgspec import UNSET, UnsetType
 
 from hourhand.client import calls, scripts, views
-from hourhand.client.calls import Call, Identity
+from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
 from hourhand.model.errors import HourhandError
@@ -77,11 +77,15 @@ class AsyncClient:
     async def cancel_job(self, job_id: Identity) -> views.ChangeView:
         return await self.send(calls.cancel_job(job_id))
 
-    async def pause_job(self, job_id: Identity, reason: str | None = None) -> views.ChangeView:
-        return await self.send(calls.pause_job(job_id, reason))
+    async def pause_job(
+        self, job_id: Identity, reason: str | None = None, until: Moment | None = None
+    ) -> views.ChangeView:
+        """Makes no new runs until then, or until somebody resumes it."""
+        return await self.send(calls.pause_job(job_id, reason, until))
 
-    async def resume_job(self, job_id: Identity) -> views.ChangeView:
-        return await self.send(calls.resume_job(job_id))
+    async def resume_job(self, job_id: Identity, catch_up: str | None = None) -> views.ChangeView:
+        """`catch_up`: what is run of that which fell into the pause: none (the default), last or all."""
+        return await self.send(calls.resume_job(job_id, catch_up))
 
     async def run_job(
         self,
@@ -103,6 +107,16 @@ class AsyncClient:
 
     def job_runs(self, job_id: Identity, **filters: Any) -> AsyncIterator[views.RunView]:
         return self._stream(scripts.each_run(lambda cursor: calls.job_runs(job_id, filters, cursor)))
+
+    async def job_history_page(
+        self, job_id: Identity, *, cursor: str | None = None, **filters: Any
+    ) -> views.HistoryPage:
+        """What became of every due time, in the order of time. Filters: since and until, limit, compact=True."""
+        return await self.send(calls.job_history(job_id, filters, cursor))
+
+    def job_history(self, job_id: Identity, **filters: Any) -> AsyncIterator[views.HistoryEntryView]:
+        """All of it, page after page."""
+        return self._stream(scripts.each_entry(job_id, filters))
 
     async def next_times(self, job_id: Identity, count: int = 10) -> list[datetime]:
         return await self.send(calls.next_times(job_id, count))
@@ -240,11 +254,40 @@ class AsyncClient:
         """Fields: max_concurrency, rate_limit ("100/m"). What is not given stays; None takes a limit away."""
         return await self.send(calls.set_queue(name, fields))
 
-    async def pause_queue(self, name: str, reason: str | None = None) -> views.QueueView:
-        return await self.send(calls.pause_queue(name, reason))
+    async def pause_queue(self, name: str, reason: str | None = None, until: Moment | None = None) -> views.QueueView:
+        return await self.send(calls.pause_queue(name, reason, until))
 
-    async def resume_queue(self, name: str) -> views.QueueView:
-        return await self.send(calls.resume_queue(name))
+    async def resume_queue(self, name: str, catch_up: str | None = None) -> views.QueueView:
+        return await self.send(calls.resume_queue(name, catch_up))
+
+    # --- pauses of many jobs ------------------------------------------------------------------------------
+
+    def pauses(self, **filters: Any) -> AsyncIterator[views.PauseView]:
+        """Those in force, newest first; with all=True also those that are over."""
+        return self._stream(scripts.each_pause(filters))
+
+    async def pause_label(self, label: str, reason: str | None = None, until: Moment | None = None) -> views.PauseDone:
+        """`label` is written key:value."""
+        return await self.send(calls.pause_many(calls.label_path(label), reason, until))
+
+    async def resume_label(self, label: str, catch_up: str | None = None) -> views.ResumeDone:
+        return await self.send(calls.resume_many(calls.label_path(label), catch_up))
+
+    async def pause_namespace(
+        self, name: str, reason: str | None = None, until: Moment | None = None
+    ) -> views.PauseDone:
+        return await self.send(calls.pause_many(calls.namespace_path(name), reason, until))
+
+    async def resume_namespace(self, name: str, catch_up: str | None = None) -> views.ResumeDone:
+        return await self.send(calls.resume_many(calls.namespace_path(name), catch_up))
+
+    async def pause_cluster(self, reason: str | None = None, until: Moment | None = None) -> views.PauseDone:
+        return await self.send(calls.pause_many(calls.CLUSTER_PATH, reason, until))
+
+    async def resume_cluster(self, catch_up: str | None = None) -> views.ResumeDone:
+        return await self.send(calls.resume_many(calls.CLUSTER_PATH, catch_up))
+
+    # --- namespaces ---------------------------------------------------------------------------------------
 
     async def get_namespace(self, name: str) -> views.NamespaceView:
         return await self.send(calls.get_namespace(name))

@@ -22,6 +22,8 @@ from hourhand.model.errors import InvalidParameter
 T = TypeVar("T")
 Identity = UUID | str
 """Ids are taken as they are at hand; the server judges them."""
+Moment = datetime | str
+"""So are times: aware ones, or RFC 3339."""
 
 NDJSON_FROM: Final = 1000
 """A batch of at least this many jobs is sent line by line, which the server reads without holding all of it twice."""
@@ -116,6 +118,10 @@ _node = _reader(views.NodeDetailView)
 _shards = _reader(views.ShardsView)
 _queues = _reader(_Queues)
 _queue = _reader(views.QueueView)
+_history = _reader(views.HistoryPage)
+_pauses = _reader(views.PausePage)
+_paused = _reader(views.PauseDone)
+_resumed = _reader(views.ResumeDone)
 _namespace = _reader(views.NamespaceView)
 _calendars = _reader(_Calendars)
 _calendar = _reader(views.CalendarView)
@@ -170,12 +176,18 @@ def cancel_job(job_id: Identity) -> Call[views.ChangeView]:
     return Call("DELETE", _job_path(job_id), _change)
 
 
-def pause_job(job_id: Identity, reason: str | None) -> Call[views.ChangeView]:
-    return _sending("POST", _job_path(job_id, "/pause"), _change, {} if reason is None else {"reason": reason})
+def pause_job(job_id: Identity, reason: str | None, until: Moment | None = None) -> Call[views.ChangeView]:
+    return _sending("POST", _job_path(job_id, "/pause"), _change, _pause(reason, until))
 
 
-def resume_job(job_id: Identity) -> Call[views.ChangeView]:
-    return Call("POST", _job_path(job_id, "/resume"), _change)
+def resume_job(job_id: Identity, catch_up: str | None = None) -> Call[views.ChangeView]:
+    return _sending("POST", _job_path(job_id, "/resume"), _change, _given({"catch_up": catch_up}))
+
+
+def job_history(job_id: Identity, filters: Mapping[str, Any], cursor: str | None = None) -> Call[views.HistoryPage]:
+    named = {"since": "from", "until": "to"}  # the one is a word of Python's own
+    given = {named.get(name, name): value for name, value in filters.items()}
+    return Call("GET", _job_path(job_id, "/history"), _history, _params({**given, "cursor": cursor}))
 
 
 def run_job(
@@ -273,13 +285,38 @@ def set_queue(name: str, fields: Mapping[str, Any]) -> Call[views.QueueView]:
     return _sending("PUT", f"/queues/{_segment(name)}", _queue, fields)
 
 
-def pause_queue(name: str, reason: str | None) -> Call[views.QueueView]:
-    fields = {} if reason is None else {"reason": reason}
-    return _sending("POST", f"/queues/{_segment(name)}/pause", _queue, fields)
+def pause_queue(name: str, reason: str | None, until: Moment | None = None) -> Call[views.QueueView]:
+    return _sending("POST", f"/queues/{_segment(name)}/pause", _queue, _pause(reason, until))
 
 
-def resume_queue(name: str) -> Call[views.QueueView]:
-    return Call("POST", f"{BASE}/queues/{_segment(name)}/resume", _queue)
+def resume_queue(name: str, catch_up: str | None = None) -> Call[views.QueueView]:
+    return _sending("POST", f"/queues/{_segment(name)}/resume", _queue, _given({"catch_up": catch_up}))
+
+
+# --- pauses of many jobs ----------------------------------------------------------------------------------
+
+
+def pauses(filters: Mapping[str, Any], cursor: str | None = None) -> Call[views.PausePage]:
+    return Call("GET", f"{BASE}/pauses", _pauses, _params({**filters, "cursor": cursor}))
+
+
+def pause_many(path: str, reason: str | None, until: Moment | None) -> Call[views.PauseDone]:
+    return _sending("POST", f"{path}/pause", _paused, _pause(reason, until))
+
+
+def resume_many(path: str, catch_up: str | None) -> Call[views.ResumeDone]:
+    return _sending("POST", f"{path}/resume", _resumed, _given({"catch_up": catch_up}))
+
+
+def label_path(label: str) -> str:
+    return f"/labels/{_segment(label)}"
+
+
+def namespace_path(name: str) -> str:
+    return f"/namespaces/{_segment(name)}"
+
+
+CLUSTER_PATH: Final = "/cluster"
 
 
 def get_namespace(name: str) -> Call[views.NamespaceView]:
@@ -359,6 +396,10 @@ def _sending(
 
 def _key_header(key: str | None) -> dict[str, str]:
     return {} if key is None else {KEY_HEADER: key}
+
+
+def _pause(reason: str | None, until: Moment | None) -> dict[str, Any]:
+    return _given({"reason": reason, "until": until.isoformat() if isinstance(until, datetime) else until})
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,6 +90,28 @@ def each_run(ask: Callable[[str | None], Call[views.RunPage]]) -> Stream[views.R
             return
 
 
+def each_entry(job_id: Identity, filters: Mapping[str, Any]) -> Stream[views.HistoryEntryView]:
+    cursor = None
+    while True:
+        page: views.HistoryPage = yield calls.job_history(job_id, filters, cursor)
+        for entry in page.entries:
+            yield Give(entry)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def each_pause(filters: Mapping[str, Any]) -> Stream[views.PauseView]:
+    cursor = None
+    while True:
+        page: views.PausePage = yield calls.pauses(filters, cursor)
+        for pause in page.pauses:
+            yield Give(pause)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
 def submit(call: Call[T], monotonic: Callable[[], float]) -> Script[T]:
     """Sends a keyed call again when its answer was lost or the server was busy: however often it arrives, it is carried
     out once. A server that was not there in the first place is told at once."""

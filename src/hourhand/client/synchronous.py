@@ -11,7 +11,7 @@ import httpx
 from msgspec import UNSET, UnsetType
 
 from hourhand.client import calls, scripts, views
-from hourhand.client.calls import Call, Identity
+from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
 from hourhand.model.errors import HourhandError
@@ -74,11 +74,13 @@ class Client:
     def cancel_job(self, job_id: Identity) -> views.ChangeView:
         return self.send(calls.cancel_job(job_id))
 
-    def pause_job(self, job_id: Identity, reason: str | None = None) -> views.ChangeView:
-        return self.send(calls.pause_job(job_id, reason))
+    def pause_job(self, job_id: Identity, reason: str | None = None, until: Moment | None = None) -> views.ChangeView:
+        """Makes no new runs until then, or until somebody resumes it."""
+        return self.send(calls.pause_job(job_id, reason, until))
 
-    def resume_job(self, job_id: Identity) -> views.ChangeView:
-        return self.send(calls.resume_job(job_id))
+    def resume_job(self, job_id: Identity, catch_up: str | None = None) -> views.ChangeView:
+        """`catch_up`: what is run of that which fell into the pause: none (the default), last or all."""
+        return self.send(calls.resume_job(job_id, catch_up))
 
     def run_job(
         self,
@@ -100,6 +102,14 @@ class Client:
 
     def job_runs(self, job_id: Identity, **filters: Any) -> Iterator[views.RunView]:
         return self._stream(scripts.each_run(lambda cursor: calls.job_runs(job_id, filters, cursor)))
+
+    def job_history_page(self, job_id: Identity, *, cursor: str | None = None, **filters: Any) -> views.HistoryPage:
+        """What became of every due time, in the order of time. Filters: since and until, limit, compact=True."""
+        return self.send(calls.job_history(job_id, filters, cursor))
+
+    def job_history(self, job_id: Identity, **filters: Any) -> Iterator[views.HistoryEntryView]:
+        """All of it, page after page."""
+        return self._stream(scripts.each_entry(job_id, filters))
 
     def next_times(self, job_id: Identity, count: int = 10) -> list[datetime]:
         return self.send(calls.next_times(job_id, count))
@@ -237,11 +247,38 @@ class Client:
         """Fields: max_concurrency, rate_limit ("100/m"). What is not given stays; None takes a limit away."""
         return self.send(calls.set_queue(name, fields))
 
-    def pause_queue(self, name: str, reason: str | None = None) -> views.QueueView:
-        return self.send(calls.pause_queue(name, reason))
+    def pause_queue(self, name: str, reason: str | None = None, until: Moment | None = None) -> views.QueueView:
+        return self.send(calls.pause_queue(name, reason, until))
 
-    def resume_queue(self, name: str) -> views.QueueView:
-        return self.send(calls.resume_queue(name))
+    def resume_queue(self, name: str, catch_up: str | None = None) -> views.QueueView:
+        return self.send(calls.resume_queue(name, catch_up))
+
+    # --- pauses of many jobs ------------------------------------------------------------------------------
+
+    def pauses(self, **filters: Any) -> Iterator[views.PauseView]:
+        """Those in force, newest first; with all=True also those that are over."""
+        return self._stream(scripts.each_pause(filters))
+
+    def pause_label(self, label: str, reason: str | None = None, until: Moment | None = None) -> views.PauseDone:
+        """`label` is written key:value."""
+        return self.send(calls.pause_many(calls.label_path(label), reason, until))
+
+    def resume_label(self, label: str, catch_up: str | None = None) -> views.ResumeDone:
+        return self.send(calls.resume_many(calls.label_path(label), catch_up))
+
+    def pause_namespace(self, name: str, reason: str | None = None, until: Moment | None = None) -> views.PauseDone:
+        return self.send(calls.pause_many(calls.namespace_path(name), reason, until))
+
+    def resume_namespace(self, name: str, catch_up: str | None = None) -> views.ResumeDone:
+        return self.send(calls.resume_many(calls.namespace_path(name), catch_up))
+
+    def pause_cluster(self, reason: str | None = None, until: Moment | None = None) -> views.PauseDone:
+        return self.send(calls.pause_many(calls.CLUSTER_PATH, reason, until))
+
+    def resume_cluster(self, catch_up: str | None = None) -> views.ResumeDone:
+        return self.send(calls.resume_many(calls.CLUSTER_PATH, catch_up))
+
+    # --- namespaces ---------------------------------------------------------------------------------------
 
     def get_namespace(self, name: str) -> views.NamespaceView:
         return self.send(calls.get_namespace(name))

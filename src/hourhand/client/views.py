@@ -17,6 +17,58 @@ _WAITING_RUN_WORDS: Final = frozenset({RunState.QUEUED.word, RunState.WAITING.wo
 _FINAL_JOB_WORDS: Final = frozenset({JobState.COMPLETED.value, JobState.CANCELLED.value})
 
 
+class PauseView(msgspec.Struct, kw_only=True):
+    scope: str
+    name: str = ""
+    paused_at: datetime
+    paused_by: str = ""
+    reason: str | None = None
+    until: datetime | None = None
+    ended_at: datetime | None = None
+    ended_by: str | None = None
+    catch_up: str | None = None
+
+
+class PausePage(msgspec.Struct, kw_only=True):
+    pauses: list[PauseView]
+    next_cursor: str | None = None
+
+
+class PauseDone(msgspec.Struct, kw_only=True):
+    scope: str
+    name: str = ""
+    until: datetime | None = None
+    jobs: int = 0
+    too_late: list[UUID] = []
+
+
+class ResumeDone(msgspec.Struct, kw_only=True):
+    scope: str
+    name: str = ""
+    was_paused: bool = False
+
+
+class HistoryEntryView(msgspec.Struct, kw_only=True):
+    """What became of a due time, or of several in a row."""
+
+    due_at: datetime
+    last_due: datetime
+    count: int = 1
+    status: str = ""
+    reason: str | None = None
+    why: str | None = None
+    run_id: UUID | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class HistoryPage(msgspec.Struct, kw_only=True):
+    entries: list[HistoryEntryView]
+    begin: datetime = msgspec.field(name="from")
+    until: datetime = msgspec.field(name="to")
+    next_cursor: str | None = None
+
+
 class JobView(msgspec.Struct, kw_only=True):
     job_id: UUID
     name: str
@@ -52,11 +104,14 @@ class JobView(msgspec.Struct, kw_only=True):
     rate_limit: str | None = None
     at_most_once: bool = False
     on_disconnect: str | None = None
+    pause_after_failures: int | None = None
     labels: dict[str, str] = {}
     description: str | None = None
     owner: str | None = None
     unique_key: str | None = None
     pause_reason: str | None = None
+    pauses: list[PauseView] = []
+    """What holds it now: its own pause, and those of its labels, queue, namespace and cluster."""
     version: int = 1
     created_at: datetime | None = None
     created_by: str | None = None
@@ -281,6 +336,7 @@ class QueueView(msgspec.Struct, kw_only=True):
     paused_at: datetime | None = None
     paused_by: str | None = None
     pause_reason: str | None = None
+    pause_until: datetime | None = None
     max_concurrency: int | None = None
     rate_limit: str | None = None
     waiting: int = 0

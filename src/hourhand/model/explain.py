@@ -107,8 +107,12 @@ def _look_at_job(s: Snapshot) -> list[_Finding]:
         case JobState.CANCELLED:
             return [_held(GateName.JOB, "the job is cancelled", "its job is cancelled: it will not start")]
         case JobState.PAUSED:
+            by = f" by {s.paused_by}" if s.paused_by else ""
+            since = f" since {_at(s.paused_at)}" if s.paused_at else ""
+            until = f" until {_at(s.pause_until)}" if s.pause_until else ""
             why = f" ({s.pause_reason})" if s.pause_reason else ""
-            return [_open(GateName.JOB, f"the job is paused{why}, which does not hold back runs that are made already")]
+            paused = f"the job is paused{by}{since}{until}{why}"
+            return [_open(GateName.JOB, f"{paused}, which does not hold back runs that are made already")]
         case _:
             return [_open(GateName.JOB, "the job is active")]
 

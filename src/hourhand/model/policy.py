@@ -69,6 +69,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """From the due time on, over all attempts."""
     at_most_once: bool = False
     kill_on_disconnect: bool = False
+    pause_after_failures: int | None = None
+    """So many failed runs in a row pause the job."""
 
     @property
     def gated(self) -> bool:

@@ -113,6 +113,9 @@ class Snapshot:
     expires_at: datetime | None = None
     job_state: JobState = JobState.SCHEDULED
     pause_reason: str | None = None
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    pause_until: datetime | None = None
     queue_paused_at: datetime | None = None
     queue_paused_by: str | None = None
     queue_pause_reason: str | None = None

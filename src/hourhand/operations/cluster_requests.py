@@ -66,6 +66,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    pause_until: datetime | None
     max_concurrency: int | None
     rate_limit: str | None
     waiting: int

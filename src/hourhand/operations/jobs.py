@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.calendar import CalendarRule
-from hourhand.model.catchup import plan
+from hourhand.model.catchup import CatchUp, plan
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
 from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.job import Job, JobDefinition
@@ -24,6 +24,7 @@ from hourhand.operations.calendars import calendar_faults, never_allowed
 from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
+from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -31,6 +32,7 @@ from hourhand.operations.requests import (
     JobPage,
     JobPatch,
     JobRequest,
+    PauseRequest,
     RunNowRequest,
     Submitted,
     SubmittedMany,
@@ -211,27 +213,45 @@ class JobOperations:
                 return Changed(await self.get(caller, job_id), too_late)
         raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
-    async def pause(self, caller: Caller, job_id: UUID, reason: str | None) -> Changed:
+    async def pause(self, caller: Caller, job_id: UUID, reason: str | None, until: datetime | None = None) -> Changed:
+        """No due time that is later than the answer makes a run, until `until` or until somebody resumes the job. A job
+        that is paused stays so since when it was, for the new reason."""
         job = await self.get(caller, job_id)
         _refuse_final(job, "paused")
-        too_late = await self._set_state(caller, job_id, JobState.PAUSED, None, reason)
+        now = self._clock.now()
+        too_late = await self._jobs.set_status(
+            caller.namespace_id, job_id, JobState.PAUSED, None, reason, now, by=caller.name, until=until
+        )
         if too_late is None:
             raise Conflict("job-final", "the job has just been cancelled and cannot be paused")
         return Changed(await self.get(caller, job_id), too_late)
 
-    async def resume(self, caller: Caller, job_id: UUID) -> Changed:
-        """Goes on from now. A job that runs once and whose time passed during the pause runs at once."""
+    def read_pause(self, request: PauseRequest) -> PauseWish:
+        """What `pause` takes, from what was sent. Raises InvalidFields."""
+        return read_pause(request, self._clock.now())
+
+    def faults_of_pause(self, request: PauseRequest) -> Faults:
+        """What it would refuse."""
+        return pause_faults(request, self._clock.now())
+
+    async def resume(self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE) -> Changed:
+        """Goes on from now; of what fell into the pause only that is run which is to be caught up. A job that runs once
+        and whose time passed during the pause runs at once."""
         for _ in range(5):
             job = await self.get(caller, job_id)
             _refuse_final(job, "resumed")
             if job.state is JobState.SCHEDULED:
                 return Changed(job, [])
             timing = job.definition.timing
-            cursor = timing.next_after(self._clock.now())
+            now = self._clock.now()
+            cursor = timing.next_after(now)
             if cursor is None and not timing.recurring and await self._runs_of(caller, job) == 0:
                 cursor = timing.first_due(job.created_at)
-            too_late = await self._set_state(caller, job_id, JobState.SCHEDULED, cursor, None, job.version)
+            too_late = await self._jobs.set_status(
+                caller.namespace_id, job_id, JobState.SCHEDULED, cursor, None, now, job.version, catch_up=catch_up
+            )
             if too_late is not None:
+                self._bus.publish(Topic.READY)
                 return Changed(await self.get(caller, job_id), too_late)
         raise Conflict("busy", "the job is being changed by others again and again; try once more")
 

@@ -24,10 +24,11 @@ from hourhand.model.policy import (
 from hourhand.operations.requests import JobRequest
 
 LIMIT_MAX: Final = 100_000
+FAILURES_MAX: Final = 1000
 _WAIT_MAX: Final = timedelta(days=366)
 _WORDS: Final = (
     "overlap", "overlap_max", "on_next_due", "max_concurrency", "concurrency_key", "concurrency_limit", "rate_limit",
-    "queue_timeout", "deadline", "at_most_once", "on_disconnect",
+    "queue_timeout", "deadline", "at_most_once", "on_disconnect", "pause_after_failures",
 )  # fmt: skip
 _DISCONNECT: Final = {"continue": False, "kill": True}
 Refuse = Callable[[Fault], None]
@@ -58,6 +59,7 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
         deadline_seconds=_wait(request.deadline, "/deadline", refuse),
         at_most_once=at_most_once,
         kill_on_disconnect=_kill_on_disconnect(request.on_disconnect, refuse),
+        pause_after_failures=_failures(request.pause_after_failures, refuse),
     )
 
 
@@ -78,6 +80,7 @@ def policy_fields(policy: Policy) -> dict[str, Any]:
         "deadline": _written(policy.deadline_seconds),
         "at_most_once": policy.at_most_once or None,
         "on_disconnect": "kill" if policy.kill_on_disconnect else None,
+        "pause_after_failures": policy.pause_after_failures,
     }
 
 
@@ -123,6 +126,10 @@ def _number(given: int | None, pointer: str, most: int, default: int, refuse: Re
         refuse(Fault(pointer, "out-of-range", f"{pointer[1:]} is 1 to {most}"))
         return default
     return given
+
+
+def _failures(given: int | None, refuse: Refuse) -> int | None:
+    return None if given is None else _number(given, "/pause_after_failures", FAILURES_MAX, 1, refuse)
 
 
 def _limit(given: int | None, pointer: str, refuse: Refuse) -> int | None:

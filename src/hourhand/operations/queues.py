@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from msgspec import UNSET, UnsetType
@@ -9,13 +10,14 @@ from msgspec import UNSET, UnsetType
 from hourhand.model.errors import Fault, Forbidden, InvalidFields, InvalidParameter, NotFound
 from hourhand.model.policy import Rate, format_rate
 from hourhand.operations.cluster_requests import NamespaceRequest, NamespaceStatus, QueueRequest, QueueStatus
+from hourhand.operations.pausing import pause_faults, read_pause, read_resume
 from hourhand.operations.policy import LIMIT_MAX, read_rate
-from hourhand.operations.requests import Caller
+from hourhand.operations.requests import Caller, PauseRequest, ResumeRequest
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.operator_stores import LimitChange, QueueRow, QueueStore
+from hourhand.ports.pause_stores import PauseStore, PauseTarget
 
 WEIGHT_MAX: Final = 1000
-REASON_CHARS_MAX: Final = 1000
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 
 
@@ -23,12 +25,18 @@ class Namespaces(Protocol):
     async def find_namespace(self, name: str) -> int | None: ...
 
 
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+
 Faults = list[Fault]  # inside a class with a method `list`, that word is the method
 
 
 class QueueOperations:
-    def __init__(self, store: QueueStore, names: Namespaces, bus: EventBus) -> None:
+    def __init__(self, store: QueueStore, names: Namespaces, bus: EventBus, pauses: PauseStore, clock: Clock) -> None:
         self._store = store
+        self._pauses = pauses
+        self._clock = clock
         self._names = names
         self._bus = bus
 
@@ -56,27 +64,28 @@ class QueueOperations:
         """What `set` would refuse; nothing is stored. For requests with faults elsewhere, to tell all at once."""
         return _queue_change(request)[1]
 
-    async def pause(self, caller: Caller, queue: str, reason: str | None) -> QueueStatus:
-        """Nothing of the queue is started until it is resumed; what runs goes on. May be repeated."""
+    async def pause(self, caller: Caller, queue: str, request: PauseRequest) -> QueueStatus:
+        """Nothing of the queue is started until it is resumed; what runs goes on. Due times of recurring jobs make no
+        runs meanwhile. May be repeated."""
         _checked(queue)
-        faults = self.faults_of_pause(reason)
-        if faults:
-            raise InvalidFields(faults)
-        await self._store.pause_queue(caller.namespace_id, queue, caller.name, reason)
+        now = self._clock.now()
+        wish = read_pause(request, now)
+        target = PauseTarget(caller.namespace_id, queue)
+        await self._pauses.pause(target, caller.name, wish.reason, wish.until, now)
         self._tell()
+        self._bus.publish(Topic.PAUSES)
         return await self._now(caller, queue)
 
-    def faults_of_pause(self, reason: str | None) -> Faults:
+    def faults_of_pause(self, request: PauseRequest) -> Faults:
         """The same of `pause`."""
-        if reason is None or (len(reason) <= REASON_CHARS_MAX and "\x00" not in reason):
-            return []
-        message = f"a reason has at most {REASON_CHARS_MAX} characters, none of them NUL"
-        return [Fault("/reason", "invalid-text", message)]
+        return pause_faults(request, self._clock.now())
 
-    async def resume(self, caller: Caller, queue: str) -> QueueStatus:
+    async def resume(self, caller: Caller, queue: str, request: ResumeRequest) -> QueueStatus:
         await self.get(caller, queue)
-        await self._store.resume_queue(caller.namespace_id, queue)
+        target = PauseTarget(caller.namespace_id, queue)
+        await self._pauses.resume(target, caller.name, read_resume(request), self._clock.now())
         self._tell()
+        self._bus.publish(Topic.PAUSES)
         return await self._now(caller, queue)
 
     async def namespace(self, caller: Caller, name: str) -> NamespaceStatus:
@@ -155,6 +164,7 @@ def _status(row: QueueRow) -> QueueStatus:
         paused_at=row.paused_at,
         paused_by=row.paused_by,
         pause_reason=row.pause_reason,
+        pause_until=row.pause_until,
         max_concurrency=row.capacity,
         rate_limit=None if row.rate is None else format_rate(row.rate),
         waiting=row.waiting,

@@ -71,6 +71,7 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     rate_limit: str | None = None
     at_most_once: bool | None = None
     on_disconnect: str | None = None
+    pause_after_failures: int | None = None
     labels: dict[str, str] | None = None
     description: str | None = None
     owner: str | None = None
@@ -112,6 +113,7 @@ class JobPatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rate_limit: str | UnsetType | None = UNSET
     at_most_once: bool | UnsetType | None = UNSET
     on_disconnect: str | UnsetType | None = UNSET
+    pause_after_failures: int | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType = UNSET
     description: str | UnsetType = UNSET
     owner: str | UnsetType = UNSET
@@ -154,6 +156,13 @@ class CancelRunsRequest(RunSelection, kw_only=True, forbid_unknown_fields=True):
 
 class PauseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: str | None = None
+    until: str | None = None
+    """When it goes on by itself; absent: when somebody resumes it."""
+
+
+class ResumeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    catch_up: str | None = None
+    """What is run of that which fell into the pause: none (the default), last or all."""
 
 
 class Caller(msgspec.Struct, frozen=True):

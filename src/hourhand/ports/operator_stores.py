@@ -80,6 +80,7 @@ class QueueRow:
     """Runs whose time has come."""
     later: int
     running: int
+    pause_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

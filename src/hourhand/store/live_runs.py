@@ -17,6 +17,8 @@ from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
 
 _MAY_FINISH: Final = sorted(
     {*sources(RunEvent.SUCCEED), *sources(RunEvent.CANCEL)} - {RunState.QUEUED, RunState.WAITING}
@@ -27,6 +29,7 @@ BEHIND_EARLIER: Final = 0
 """In the place of a gate's number: the run waits for an earlier one of its job."""
 LOOK_AT_ONCE: Final = 500
 _run_id: Final = attrgetter("run_id")
+_FAILED: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
 
 
 class LiveRuns:
@@ -34,6 +37,7 @@ class LiveRuns:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
+        self._pausing = load_queries("hourhand.store.sql", "pauses.sql", database.schema)
         self.on_let_go: Callable[[], None] = lambda: None
         """Called when the end of a run has let others go on: somebody should look for work."""
 
@@ -212,7 +216,22 @@ class LiveRuns:
         self.tell_let_go(rows)
         if _places_left(rows):
             await self.free_strays([row["run_id"] for row in rows])
+        failed = [row["run_id"] for row in rows if row["state"] in _FAILED]
+        if failed:
+            await self._pause_failing(failed, max(finish.ended_at for finish in finishes))
         return {row["run_id"] for row in rows}
+
+    @tried_twice
+    async def _pause_failing(self, run_ids: Sequence[UUID], now: datetime) -> None:
+        """Pauses the jobs of failed runs that asked for it after so many in a row. Should this not come about, the next
+        failure does it."""
+        async with self._database.transaction() as db:
+            paused = await self._database.fetch_on(db, self._pausing["pause_failing"], run_ids=run_ids, now=now)
+            if paused:
+                job_ids = [row["job_id"] for row in paused]
+                await self._database.fetch_on(db, self._pausing["drop_failing"], job_ids=job_ids, now=now)
+        for row in paused:
+            emit(Event.JOB_PAUSED, job_id=str(row["job_id"]), name=row["name"], reason=row["pause_reason"])
 
     async def finish_on(self, db: Connection, finish: Finish) -> list[Record]:
         """Finishes a run inside the caller's transaction, unless it is being cancelled. The rows, if it could, are for

@@ -137,6 +137,7 @@ def _queue(row: Record) -> QueueRow:
         row["waiting"],
         row["later"],
         row["running"],
+        row["until"],
     )
 
 

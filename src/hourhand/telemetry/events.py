@@ -44,6 +44,7 @@ class Event(Enum):
     DATABASE_BACK = ("database is back", logging.WARNING)
     RUNS_SKIPPED = ("runs skipped because an earlier one was not finished", logging.INFO)
     STRAY_SLOTS_FREED = ("places in gates that nobody held were freed", logging.WARNING)
+    JOB_PAUSED = ("job paused because its runs fail", logging.WARNING)
     JOB_UNPLANNABLE = ("job cannot be planned", logging.ERROR)
     PARTITIONS_MADE = ("partitions made", logging.INFO)
     PARTITIONS_DROPPED = ("partitions dropped", logging.INFO)

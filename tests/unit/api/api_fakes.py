@@ -13,6 +13,7 @@ from uuid import UUID
 import httpx
 
 from hourhand.job_kinds.command import CommandKind
+from hourhand.model.catchup import CatchUp
 from hourhand.model.errors import (
     Conflict,
     Fault,
@@ -25,9 +26,11 @@ from hourhand.model.errors import (
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job
 from hourhand.model.keys import IdempotencyKey
+from hourhand.model.pauses import Pause, PauseScope
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
 from hourhand.operations.definition import define_change, define_job
+from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.requests import (
     Caller,
     CancelRunsRequest,
@@ -39,6 +42,7 @@ from hourhand.operations.requests import (
     JobRequest,
     LogPage,
     NodeStatus,
+    PauseRequest,
     RetryRunRequest,
     RetryRunsRequest,
     RunFilter,
@@ -175,15 +179,23 @@ class FakeJobs:
             replace(old, definition=definition, version=old.version + 1, next_due=definition.timing.first_due(NOW))
         )
 
-    async def pause(self, caller: Caller, job_id: UUID, reason: str | None) -> Changed:
-        job = await self.get(caller, job_id)
-        return self._changed(replace(job, state=JobState.PAUSED, pause_reason=reason))
+    def read_pause(self, request: PauseRequest) -> PauseWish:
+        return read_pause(request, NOW)
 
-    async def resume(self, caller: Caller, job_id: UUID) -> Changed:
+    def faults_of_pause(self, request: PauseRequest) -> Faults:
+        return pause_faults(request, NOW)
+
+    async def pause(self, caller: Caller, job_id: UUID, reason: str | None, until: datetime | None = None) -> Changed:
+        job = await self.get(caller, job_id)
+        own = Pause(PauseScope.JOB, "", NOW, caller.name, reason, until)
+        return self._changed(replace(job, state=JobState.PAUSED, pause_reason=reason, pauses=[own]))
+
+    async def resume(self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE) -> Changed:
+        self.calls.append(("resume", catch_up))
         job = await self.get(caller, job_id)
         if job.state is JobState.CANCELLED:
             raise Conflict("job-final", "the job is cancelled and cannot be resumed")
-        return self._changed(replace(job, state=JobState.SCHEDULED, pause_reason=None))
+        return self._changed(replace(job, state=JobState.SCHEDULED, pause_reason=None, pauses=()))
 
     async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
         return self._changed(replace(await self.get(caller, job_id), state=JobState.CANCELLED))

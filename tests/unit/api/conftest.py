@@ -5,12 +5,23 @@ import httpx
 import pytest
 from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
 from calendar_fakes import FakeCalendarStore, FakeClock
-from operator_fakes import FakeBus, FakeClusterStore, FakeExplainStore, FakeNames, FakeQueueStore
+from operator_fakes import (
+    FakeBus,
+    FakeClusterStore,
+    FakeExplainStore,
+    FakeLedgerStore,
+    FakeNames,
+    FakePauseStore,
+    FakeQueueStore,
+    FixedClock,
+)
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.explain import ExplainOperations
+from hourhand.operations.history import HistoryOperations
 from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 
@@ -56,6 +67,16 @@ def queues() -> FakeQueueStore:
 
 
 @pytest.fixture
+def pauses(queues: FakeQueueStore) -> FakePauseStore:
+    return FakePauseStore(queues)
+
+
+@pytest.fixture
+def ledger() -> FakeLedgerStore:
+    return FakeLedgerStore()
+
+
+@pytest.fixture
 def snapshots() -> FakeExplainStore:
     return FakeExplainStore()
 
@@ -67,7 +88,17 @@ def calendars() -> FakeCalendarStore:
 
 @pytest.fixture
 def operations(
-    jobs: Any, runs: Any, cluster: Any, access: Any, bus: Any, nodes: Any, queues: Any, snapshots: Any, calendars: Any
+    jobs: Any,
+    runs: Any,
+    cluster: Any,
+    access: Any,
+    bus: Any,
+    nodes: Any,
+    queues: Any,
+    snapshots: Any,
+    pauses: Any,
+    ledger: Any,
+    calendars: Any,
 ) -> ApiOperations:
     return ApiOperations(
         jobs,
@@ -75,10 +106,12 @@ def operations(
         cluster,
         access,
         NodeOperations(nodes, bus),
-        QueueOperations(queues, FakeNames(), bus),
+        QueueOperations(queues, FakeNames(), bus, pauses, FixedClock()),
         ExplainOperations(snapshots),
         CalendarOperations(calendars, FakeClock()),
         PreviewOperations(calendars, FakeClock()),
+        HistoryOperations(ledger, FixedClock()),
+        PauseOperations(pauses, FakeNames(), FixedClock(), bus),
     )
 
 

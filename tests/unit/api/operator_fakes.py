@@ -9,10 +9,14 @@ from uuid import UUID
 from api_fakes import NAMESPACES, NOW
 from msgspec import UNSET
 
+from hourhand.model.catchup import CatchUp
+from hourhand.model.ledger import LedgerFacts
 from hourhand.model.node import Orders
+from hourhand.model.pauses import Pause, PauseScope
 from hourhand.model.snapshot import Snapshot
 from hourhand.ports.event_bus import Topic
 from hourhand.ports.operator_stores import LimitChange, NamespaceRow, NodeInFull, QueueRow, ShardRow
+from hourhand.ports.pause_stores import Paused, PauseTarget
 
 EXECUTOR_FACTS: Mapping[str, Any] = {
     "pid": 4711,
@@ -119,6 +123,54 @@ class FakeExplainStore:
 
     async def snapshot_of_run(self, namespace_id: int, run_id: UUID) -> Snapshot | None:
         return self.snapshots.get((namespace_id, run_id))
+
+
+@dataclass
+class FakePauseStore:
+    """Remembers what was paused; of a queue it tells the store of queues."""
+
+    queues: FakeQueueStore
+    asked: list[tuple[str, PauseTarget, Any]] = field(default_factory=list)
+    pauses: dict[PauseTarget, Pause] = field(default_factory=dict)
+
+    async def pause(
+        self, target: PauseTarget, paused_by: str, reason: str | None, until: datetime | None, now: datetime
+    ) -> Paused:
+        self.asked.append(("pause", target, until))
+        if target.queue is not None:
+            await self.queues.pause_queue(target.namespace_id or 0, target.queue, paused_by, reason)
+            self.queues._change(target.namespace_id or 0, target.queue, pause_until=until)
+        return Paused(3, [UUID(int=7)])
+
+    async def resume(self, target: PauseTarget, ended_by: str, catch_up: CatchUp, now: datetime) -> bool:
+        self.asked.append(("resume", target, catch_up))
+        if target.queue is not None:
+            await self.queues.resume_queue(target.namespace_id or 0, target.queue)
+        return True
+
+    async def list_pauses(
+        self, namespace_id: int, now: datetime, also_over: bool, before: int | None, limit: int
+    ) -> list[tuple[int, Pause]]:
+        last = 5 if before is None else before - 1
+        kept = [(number, Pause(PauseScope.CLUSTER, "", NOW, f"ada {number}")) for number in range(last, 0, -1)]
+        return kept[:limit]
+
+
+@dataclass
+class FakeLedgerStore:
+    facts: LedgerFacts | None = None
+    asked: list[tuple[datetime, datetime, int]] = field(default_factory=list)
+
+    async def read_ledger(
+        self, namespace_id: int, job_id: UUID, begin: datetime, until: datetime, now: datetime, limit: int
+    ) -> LedgerFacts | None:
+        self.asked.append((begin, until, limit))
+        return None if self.facts is None else replace(self.facts, begin=begin, until=until, now=now)
+
+
+class FixedClock:
+    def now(self) -> datetime:
+        return NOW
 
 
 def in_seconds(seconds: float) -> datetime:

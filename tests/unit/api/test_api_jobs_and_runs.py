@@ -61,12 +61,14 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
         "rate_limit": None,
         "at_most_once": False,
         "on_disconnect": "continue",
+        "pause_after_failures": None,
         "labels": {},
         "description": "",
         "owner": "tester",
         "unique_key": None,
         "status": "scheduled",
         "pause_reason": None,
+        "pauses": [],
         "next_due": "2025-09-25T00:00:00Z",
         "version": 1,
         "created_at": "2025-09-24T08:00:00Z",
@@ -232,7 +234,7 @@ async def test_verbs(api: httpx.AsyncClient, jobs: Any) -> None:
 
     assert (paused["status"], paused["pause_reason"], resumed["status"]) == ("paused", "holiday", "scheduled")
     assert (run.status_code, plain_run.status_code, set(run.json())) == (202, 202, {"run_id"})
-    assert jobs.calls[-2][1].note == "by hand"
+    assert [asked.note for verb, asked in jobs.calls if verb == "run_now"] == ["by hand", None]
     assert faults_of(refused) == {"/x": "unknown-field"}
     assert cancelled["status"] == "cancelled"
     assert [(answer.status_code, code_of(answer)) for answer in after] == [(409, "job-cancelled"), (409, "job-final")]

@@ -145,6 +145,7 @@ async def test_queues_are_listed_for_the_namespace_that_asks(
                 "paused_at": "2025-09-24T08:00:00Z",
                 "paused_by": "ada",
                 "pause_reason": "holiday",
+                "pause_until": None,
                 "max_concurrency": 3,
                 "rate_limit": "100/m",
                 "waiting": 7,

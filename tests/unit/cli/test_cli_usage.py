@@ -16,7 +16,7 @@ Run = Callable[..., Result]
         (["jbo"], "did you mean job?"),
         (["jobs", "list"], "did you mean job?"),
         (["job", "craete"], "did you mean create?"),
-        (["job", "history"], "did you mean runs?"),
+        (["job", "ledger"], "did you mean history?"),
         (["run", "log"], "did you mean logs?"),
         (["nonsense"], "there are up, demo, job"),
         (["job", "create", "x", "--priorty", "1"], "--priority"),

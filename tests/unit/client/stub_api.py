@@ -129,7 +129,7 @@ class Stub:
                 return 202, {"cancelled": 7, "cancelling": 2, "run_ids": [], "more": False}
             case _, ["runs", identity, *rest]:
                 return self._run(seen, identity, rest)
-            case _, ["nodes" | "shards" | "queues" | "namespaces" as noun, *rest]:
+            case _, ["nodes" | "shards" | "queues" | "namespaces" | "labels" | "cluster" | "pauses" as noun, *rest]:
                 return 200, self._operate(seen, noun, rest)
         raise Refused(404, "not-found", f"{seen.path} does not exist")
 
@@ -168,6 +168,14 @@ class Stub:
                 elif seen.method == "PUT":
                     queue.update(seen.json)
                 return queue
+            case "labels" | "namespaces" | "cluster", [*name, "pause"]:
+                until = (seen.json if seen.body else {}).get("until")
+                return {"scope": noun, "name": "".join(name), "until": until, "jobs": 4, "too_late": []}
+            case "labels" | "namespaces" | "cluster", [*name, "resume"]:
+                return {"scope": noun, "name": "".join(name), "was_paused": True}
+            case "pauses", []:
+                pause = {"scope": "label", "name": "team=x", "paused_at": DUE, "paused_by": "stub", "reason": "holiday"}
+                return {"pauses": [pause], "next_cursor": None}
             case "namespaces", [name]:
                 return {"name": name, "weight": 1, "running": 0, **(seen.json if seen.method == "PUT" else {})}
         raise Refused(404, "not-found", f"{seen.path} does not exist")
@@ -271,6 +279,10 @@ class Stub:
                 return 200, {"job_id": identity, "status": job["status"], "next_due": DUE, "latest_run": latest}
             case "GET", ["runs"]:
                 return 200, self._page("runs", self._runs(seen, identity), seen)
+            case "GET", ["history"]:
+                entry = {"due_at": DUE, "last_due": DUE, "status": "missed", "why": "no scheduler was at work"}
+                counted = {**entry, "count": 240} if "compact" in seen.params else entry
+                return 200, {"entries": [counted], "from": DUE, "to": DUE, "next_cursor": None}
             case "GET", ["next"]:
                 return 200, {"times": [DUE] * int(seen.params["count"][0])}
             case "GET", ["versions"]:

@@ -15,7 +15,6 @@ from hourhand.api.settings import ApiSettings
 from hourhand.api.views import (
     BatchView,
     ChangeView,
-    EmptyBody,
     JobPageView,
     JobStatusView,
     JobView,
@@ -31,6 +30,7 @@ from hourhand.model.errors import Fault, InvalidParameter
 from hourhand.model.job import PRIORITY_WORDS
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import SLICE, JobOperations
+from hourhand.operations.pausing import read_resume
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -38,6 +38,7 @@ from hourhand.operations.requests import (
     JobPatch,
     JobRequest,
     PauseRequest,
+    ResumeRequest,
     RunNowRequest,
 )
 from hourhand.operations.runs import RunOperations
@@ -134,7 +135,7 @@ class JobRoutes:
                 "Make runs again",
                 ChangeView,
                 200,
-                EmptyBody,
+                ResumeRequest,
                 body_required=False,
             ),
             Endpoint(
@@ -235,12 +236,14 @@ class JobRoutes:
         return _changed(await self._jobs.cancel(call.caller, call.id("job_id")))
 
     async def pause(self, call: Call) -> Answer:
-        reason = decode_optional_body(call.body, PauseRequest).reason
-        return _changed(await self._jobs.pause(call.caller, call.id("job_id"), reason))
+        request, form = read_optional_body(call.body, PauseRequest)
+        if form:
+            raise all_faults(form, self._jobs.faults_of_pause(request))
+        return _changed(await self._jobs.pause(call.caller, call.id("job_id"), *self._jobs.read_pause(request)))
 
     async def resume(self, call: Call) -> Answer:
-        decode_optional_body(call.body, EmptyBody)
-        return _changed(await self._jobs.resume(call.caller, call.id("job_id")))
+        catch_up = read_resume(decode_optional_body(call.body, ResumeRequest))
+        return _changed(await self._jobs.resume(call.caller, call.id("job_id"), catch_up))
 
     async def run(self, call: Call) -> Answer:
         job_id = call.id("job_id")

@@ -8,10 +8,9 @@ from hourhand.api.answers import Answer, json_answer
 from hourhand.api.decoding import decode_optional_body, read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults
-from hourhand.api.views import EmptyBody
 from hourhand.operations.cluster_requests import NamespaceRequest, NamespaceStatus, QueueRequest, QueueStatus
 from hourhand.operations.queues import QueueOperations
-from hourhand.operations.requests import PauseRequest
+from hourhand.operations.requests import PauseRequest, ResumeRequest
 
 BASE: Final = "/api/v1/queues"
 _ONE: Final = BASE + "/{queue}"
@@ -37,7 +36,7 @@ class QueueRoutes:
                 PauseRequest, body_required=False,
             ),
             Endpoint(
-                "POST", _ONE + "/resume", self.resume, tag, "Start its runs again", QueueStatus, 200, EmptyBody,
+                "POST", _ONE + "/resume", self.resume, tag, "Start its runs again", QueueStatus, 200, ResumeRequest,
                 body_required=False,
             ),
             Endpoint("GET", _NAMESPACE, self.get_namespace, tag, "A namespace's limit and share", NamespaceStatus),
@@ -62,12 +61,12 @@ class QueueRoutes:
     async def pause(self, call: Call) -> Answer:
         request, form = read_optional_body(call.body, PauseRequest)
         if form:
-            raise all_faults(form, self._queues.faults_of_pause(request.reason))
-        return json_answer(await self._queues.pause(call.caller, call.path["queue"], request.reason))
+            raise all_faults(form, self._queues.faults_of_pause(request))
+        return json_answer(await self._queues.pause(call.caller, call.path["queue"], request))
 
     async def resume(self, call: Call) -> Answer:
-        decode_optional_body(call.body, EmptyBody)
-        return json_answer(await self._queues.resume(call.caller, call.path["queue"]))
+        request = decode_optional_body(call.body, ResumeRequest)
+        return json_answer(await self._queues.resume(call.caller, call.path["queue"], request))
 
     async def get_namespace(self, call: Call) -> Answer:
         return json_answer(await self._queues.namespace(call.caller, call.path["name"]))

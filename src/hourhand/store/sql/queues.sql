@@ -16,7 +16,9 @@ WITH named AS (
      GROUP BY l.queue
 )
 SELECT n.queue, q.paused_at, q.paused_by, q.pause_reason, g.capacity, g.rate_count, g.rate_seconds,
-       coalesce(c.waiting, 0) AS waiting, coalesce(c.later, 0) AS later, coalesce(c.running, 0) AS running
+       coalesce(c.waiting, 0) AS waiting, coalesce(c.later, 0) AS later, coalesce(c.running, 0) AS running,
+       (SELECT p.until FROM hourhand.pauses p
+         WHERE p.namespace_id = @namespace_id AND p.queue = n.queue AND p.ended_at IS NULL) AS until
   FROM named n
   LEFT JOIN hourhand.queues q ON q.namespace_id = @namespace_id AND q.queue = n.queue
   LEFT JOIN hourhand.gates g ON g.namespace_id = @namespace_id AND g.kind = 'queue' AND g.name = n.queue
