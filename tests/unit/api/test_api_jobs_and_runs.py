@@ -234,7 +234,7 @@ async def test_verbs(api: httpx.AsyncClient, jobs: Any) -> None:
 
     assert (paused["status"], paused["pause_reason"], resumed["status"]) == ("paused", "holiday", "scheduled")
     assert (run.status_code, plain_run.status_code, set(run.json())) == (202, 202, {"run_id"})
-    assert [asked.note for verb, asked in jobs.calls if verb == "run_now"] == ["by hand", None]
+    assert [call[1].note for call in jobs.calls if call[0] == "run_now"] == ["by hand", None]
     assert faults_of(refused) == {"/x": "unknown-field"}
     assert cancelled["status"] == "cancelled"
     assert [(answer.status_code, code_of(answer)) for answer in after] == [(409, "job-cancelled"), (409, "job-final")]
