@@ -16,7 +16,7 @@ from hourhand.database.connections import Database, DatabaseSettings
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
-from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PartEnded, PortTaken
+from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.clock import DatabaseClock
@@ -25,6 +25,7 @@ from hourhand.runtime.heartbeat import Heartbeat
 from hourhand.runtime.ids import IdSource
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
+from hourhand.runtime.sockets import refuse_taken_port
 from hourhand.runtime.stages import sample_stages
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
@@ -476,18 +477,6 @@ class ApiNode(Node):
         names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
         async with self.database.transaction() as db:
             return {name: await db.fetchval("SELECT current_setting($1)", name) for name in names}
-
-
-def refuse_taken_port(host: str, port: int) -> None:
-    """Says in one line that the port is taken, before anything is started."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as fault:
-            remedy = "stop what listens there, or choose another by HOURHAND_PORT"
-            raise PortTaken(f"cannot listen on {host}:{port} ({fault.strerror}): {remedy}") from None
 
 
 ROLES: dict[str, type[Node]] = {"api": ApiNode, "scheduler": SchedulerNode, "executor": ExecutorNode}

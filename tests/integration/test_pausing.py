@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from pause_stage import BEAT, CALLER, LABEL, SCOPES, PauseStage
-from sample_jobs import at, every, once, rows
+from sample_jobs import NAMESPACE, at, every, once, rows
 
 from hourhand.model.catchup import CatchUp
 from hourhand.model.pauses import PauseScope
@@ -317,3 +317,36 @@ async def test_a_job_shows_everything_that_holds_it(stage: PauseStage) -> None:
     job = await stage.jobs.get(CALLER, job_id)
     told = [(pause.scope, pause.paused_by, pause.reason) for pause in job.pauses]
     assert told == [(PauseScope.JOB, "ada", "broken"), (PauseScope.CLUSTER, "ada", "upgrade")]
+
+
+@pytest.mark.parametrize("verb", ["pause", "change", "cancel"])
+async def test_a_job_that_runs_once_and_is_changed_while_its_time_passes_in_a_pause_is_not_run_in_it(
+    stage: PauseStage, verb: str
+) -> None:
+    job_id = await stage.job(once(at(30)), first=30)
+    await stage.go(5)
+    await stage.pause(PauseScope.JOB, job_id, 10, until=65)
+    await stage.go(31)
+    stage.clock.time = at(45)
+    match verb:
+        case "pause":
+            await stage.pause(PauseScope.JOB, job_id, 45, until=65)
+        case "change":
+            await stage.jobs.update(CALLER, job_id, JobPatch(priority=7))
+        case _:
+            await stage.jobs.cancel(CALLER, job_id)
+    await stage.go(46, 60)
+    assert await rows(stage.store, "live_runs") == []
+    await stage.go(65, 66)
+    told = await stage.told(job_id, 66)
+    assert told == ({30: "missed"} if verb == "cancel" else {30: "run"})
+    assert await stage.resting() == 0
+
+
+async def test_a_run_of_a_job_that_a_pause_holds_says_so_when_it_is_explained(stage: PauseStage) -> None:
+    job_id = await stage.job(queue="default")
+    await stage.pause(PauseScope.CLUSTER, job_id, -5)
+    run_id = await stage.jobs.run_now(CALLER, job_id, RunNowRequest())
+    snapshot = await stage.store.explain.snapshot_of_run(NAMESPACE, run_id)
+    assert snapshot is not None
+    assert list(snapshot.held_by) == ["cluster paused by ada since 2030-01-07T11:59:55Z: moving"]

@@ -44,7 +44,8 @@ class Supervisor:
     async def run(self) -> None:
         """Starts everything, says where it is, and stays until it is asked to stop."""
         from hourhand.database.embedded import EmbeddedServer
-        from hourhand.wiring import prepare_database, refuse_taken_port
+        from hourhand.runtime.sockets import refuse_taken_port
+        from hourhand.wiring import prepare_database
 
         self._watch_signals()
         refuse_taken_port(self._config.api.host, self._config.api.port)

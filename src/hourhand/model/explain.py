@@ -113,6 +113,9 @@ def _look_at_job(s: Snapshot) -> list[_Finding]:
             why = f" ({s.pause_reason})" if s.pause_reason else ""
             paused = f"the job is paused{by}{since}{until}{why}"
             return [_open(GateName.JOB, f"{paused}, which does not hold back runs that are made already")]
+        case _ if s.held_by:
+            held = "; ".join(s.held_by)
+            return [_open(GateName.JOB, f"{held}, which does not hold back runs that are made already")]
         case _:
             return [_open(GateName.JOB, "the job is active")]
 

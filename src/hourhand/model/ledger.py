@@ -111,17 +111,29 @@ def ledger_page(
 ) -> tuple[list[LedgerEntry], Key | None]:
     """The entries behind `after`, and the key to go on with; None when there is no more up to `until`."""
     made = {run.due_at for run in facts.runs}
-    whole = [*facts.ranges, *_from_cursor(facts), *_from_own_pause(facts)]
+    derived = [*_from_cursor(facts), *_from_own_pause(facts)] if _has_zone(facts.timing) else []
     tell = _stretches if compact else _one_by_one
     sources: list[Iterable[LedgerEntry]] = [
         (_of_run(run) for run in facts.runs),
-        *(tell(facts, one, after, made) for one in whole),
+        *(
+            tell(facts, one, after, made) if _has_zone(one.timing) else iter([_of_range(facts, one)])
+            for one in [*facts.ranges, *derived]
+        ),
         _dst_gaps(facts),
     ]
     entries = merge(*sources, key=lambda entry: entry.key)
     wanted = (entry for entry in entries if entry.due_at >= facts.begin and (after is None or entry.key > after))
     page = list(islice((entry for entry in wanted if entry.due_at <= facts.until), limit + 1))
     return page[:limit], page[limit - 1].key if len(page) > limit else None
+
+
+def _has_zone(timing: Timing) -> bool:
+    """False when the tz data no longer has it: then nobody can say any more which times those were."""
+    try:
+        load_zone(timing.zone)
+    except ZoneFault:
+        return False
+    return True
 
 
 # --- ranges -----------------------------------------------------------------------------------------------
@@ -155,6 +167,8 @@ def _stretches(facts: LedgerFacts, one: RangeFact, after: Key | None, made: set[
 
 def older_part(one: RangeFact) -> RangeFact:
     """A range that was stored with where the next one begins instead of where it ends."""
+    if not _has_zone(one.timing):
+        return one
     return replace(one, last=last_before(one.timing, one.first, one.last))
 
 
@@ -205,10 +219,9 @@ def _dst_gaps(facts: LedgerFacts) -> Iterator[LedgerEntry]:
 
 
 def _gaps_of(timing: Timing, begin: datetime, until: datetime) -> Iterator[LedgerEntry]:
-    try:
-        zone = load_zone(timing.zone)
-    except ZoneFault:  # it is no more: nobody can say
+    if not _has_zone(timing):
         return
+    zone = load_zone(timing.zone)
     for ordinal in range(begin.toordinal(), until.toordinal() + 1):
         found = jump_on(zone, ordinal)
         if (

@@ -116,6 +116,8 @@ class Snapshot:
     paused_by: str | None = None
     paused_at: datetime | None = None
     pause_until: datetime | None = None
+    held_by: Sequence[str] = ()
+    """Pauses of many jobs that hold its job, in words."""
     queue_paused_at: datetime | None = None
     queue_paused_by: str | None = None
     queue_pause_reason: str | None = None

@@ -15,6 +15,7 @@ from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts,
 from hourhand.model.states import JobState, RunState
 from hourhand.store.jsons import from_json
 from hourhand.store.names import Names
+from hourhand.store.pauses import pause_of
 
 HOLDERS_MAX: Final = 5
 SIBLINGS_MAX: Final = 100
@@ -149,6 +150,7 @@ def _snapshot(row: Record, namespace: str) -> Snapshot:
         paused_by=row["job_paused_by"],
         paused_at=row["job_paused_at"],
         pause_until=row["job_pause_until"],
+        held_by=[pause_of(one, namespace).words for one in from_json(row["held_by"]) or ()],
         queue_paused_at=row["paused_at"],
         queue_paused_by=row["paused_by"],
         queue_pause_reason=row["queue_pause_reason"],

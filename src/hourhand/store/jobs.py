@@ -218,7 +218,9 @@ class Jobs:
                 return None  # since the caller looked; what it wanted means nothing any more
             made = await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
             fires: list[datetime] = []
-            if state is not JobState.PAUSED or not is_paused(old, now):
+            if state is JobState.CANCELLED:
+                await self._cancel_pause(db, old, now)
+            elif state is not JobState.PAUSED or not is_paused(old, now):
                 fires = await self._account_for_pause(db, old, now, catch_up)
             await self._lock_runs(db, old)
             withdrawn = await self._withdraw(db, old, now)
@@ -306,7 +308,7 @@ class Jobs:
         they get their runs by its catch-up policy, or without `runs` an entry in the ledger. How many runs."""
         await self._pauses.wake_cursor(db, old["job_id"])
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
-        if not cursors or cursors[0]["next_fire"] > now:
+        if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
             return 0
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
         spans = await self._pauses.spans_on(db, old["job_id"]) if runs else ()
@@ -330,25 +332,37 @@ class Jobs:
         self, db: Connection, old: Record, now: datetime, catch_up: CatchUp = CatchUp.NONE
     ) -> list[datetime]:
         """Puts what fell into the job's own pause until now into the ledger; the due times of it that are to run."""
+        if definition_of(old).timing.only_instant is not None:
+            return []  # its due time waits with the cursor
+        found = await self._in_pause(db, old, now, catch_up)
+        await self._keep_missed(db, old, found.missed)
+        return found.fires
+
+    async def _cancel_pause(self, db: Connection, old: Record, now: datetime) -> None:
+        """The same for a job that is cancelled: nothing of it runs any more."""
+        found = await self._in_pause(db, old, now, CatchUp.NONE)
+        waiting = [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
+        await self._keep_missed(db, old, found.missed + waiting)
+
+    async def _in_pause(self, db: Connection, old: Record, now: datetime, catch_up: CatchUp) -> Plan:
+        """What fell into the job's own pause until now, as far as it is not in the ledger."""
         span = own_span(old, now, catch_up)
+        if span is None or span.end is None:
+            return Plan([], [], None)
         definition = definition_of(old)
-        if span is None or definition.timing.only_instant is not None:
-            return []
-        assert span.end is not None, "as if it ended now"
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
             first = definition.timing.next_after(span.start)
             # What is due behind its end has a cursor of its own.
-            found = overdue(timing, first, min(now, span.end - _TICK), definition.catchup, [span]) if first else None
+            until = min(now, span.end - _TICK)
+            if first is None or first > until:
+                return Plan([], [], first)
+            found = _counted(overdue(timing, first, until, definition.catchup, [span]))
         except ZoneFault:
-            return []
-        if first is None:
-            return []
-        found = _counted(found)
-        if definition.timing.max_runs is not None:
+            return Plan([], [], None)
+        if timing.max_runs is not None:
             found = within(await self._facts.budget_left(db, old["job_id"]), found)
-        await self._keep_missed(db, old, found.missed)
-        return found.fires
+        return found
 
     async def _make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
         if fires:

@@ -46,8 +46,10 @@ class Pauses:
             facts = {"now": now, "paused_by": paused_by, "reason": reason, "until": until}
             [put] = await self._fetch(db, "put_pause", **_columns(target), **facts)
             pause_id = put["pause_id"]
-            # The cursors first: whoever was just moving one is waited for, and then its runs are seen.
-            await self._rest(db, None, pause_id, now, now + NEAR, REST_MAX)
+            # The cursors first: whoever was just moving one is waited for, and then its runs are seen. Twice: what has
+            # just been moved is met by the second look only.
+            for _ in range(2):
+                await self._rest(db, None, pause_id, now, now + NEAR, REST_MAX)
             await self._fetch(db, "withdraw_paused", pause_id=pause_id, now=now, never=NEVER)
             late = await self._fetch(db, "held_beyond", pause_id=pause_id, now=now, limit=TOO_LATE_MAX)
             [counted] = await self._fetch(db, "count_covered", pause_id=pause_id, limit=JOBS_COUNT_MAX)

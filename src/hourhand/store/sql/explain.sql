@@ -7,6 +7,9 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready
        q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
        (SELECT a.reason FROM hourhand.attempts a WHERE a.run_id = r.run_id ORDER BY a.attempt DESC LIMIT 1) AS reason,
        NULL::text AS error, 0 AS failures, NULL::smallint AS max_retries, NULL::jsonb AS retry, NULL::jsonb AS policy,
+       (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.pause_id) FROM hourhand.pauses p
+         WHERE p.ended_at IS NULL AND p.queue IS NULL AND (p.until IS NULL OR p.until > clock_timestamp())
+           AND hourhand.pause_covers(p, r.namespace_id, r.lane_id, r.job_id, true)) AS held_by,
        clock_timestamp() AS now
   FROM hourhand.live_runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
@@ -27,7 +30,7 @@ SELECT r.run_id, r.job_id, coalesce(j.name, '') AS job_name, r.state, r.schedule
        CASE WHEN j.version = r.version THEN j.max_retries END AS max_retries,
        CASE WHEN j.version = r.version THEN j.retry END AS retry,
        CASE WHEN j.version = r.version THEN j.policy END AS policy,
-       clock_timestamp() AS now
+       NULL::jsonb AS held_by, clock_timestamp() AS now
   FROM hourhand.runs r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;

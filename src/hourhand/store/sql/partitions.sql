@@ -13,6 +13,9 @@ DELETE FROM hourhand.run_requests WHERE run_id < @before_id;
 -- name: prune_ledger_ranges
 DELETE FROM hourhand.ledger_ranges WHERE last_due < @before;
 
+-- name: prune_pauses
+DELETE FROM hourhand.pauses WHERE settled AND ended_at < @before;
+
 -- name: prune_nodes
 -- Runs name their executor by its row, so it is kept as long as they are.
 DELETE FROM hourhand.nodes WHERE ended_at < @before AND returned;
