@@ -16,10 +16,11 @@ from sample_jobs import NAMESPACE, START, at
 from hourhand.database.connections import Connection, Database, DatabaseSettings
 from hourhand.database.migrate import migrate
 from hourhand.database.queries import load_queries
-from hourhand.model.ids import scheduled_run_id
-from hourhand.model.states import FINAL_STATES, LIVE_STATES
+from hourhand.model.catchup import MissedRange
+from hourhand.model.ids import lowest_id_at, scheduled_run_id
+from hourhand.model.states import FINAL_STATES, LIVE_STATES, Reason
 from hourhand.ports.stores import EPOCH
-from hourhand.store.ledger_rows import columns_of
+from hourhand.store.ledger_rows import LedgerRow, columns_of
 from hourhand.store.partitions import Cut, Partitions
 
 JOBS, RUNS, LIVE, LANES = 100_000, 1_000_000, 100_000, 50
@@ -97,6 +98,10 @@ INSERT INTO hourhand.idempotency_keys (namespace_id, key, digest, job_ids, creat
 SELECT {NAMESPACE}, 'key ' || n, 'x', ARRAY[job_id], due_at FROM numbered;
 INSERT INTO hourhand.unique_keys (namespace_id, key, job_id, until)
 SELECT {NAMESPACE}, 'key ' || n, job_id, CASE n % 3 WHEN 0 THEN due_at END FROM numbered;
+
+INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, next_due)
+SELECT job_id, due_at - interval '1 hour', due_at - interval '1 minute', 60, 16, 'catchup_window', 1, due_at
+  FROM numbered;
 """
 
 
@@ -609,3 +614,56 @@ async def test_the_unfinished_runs_of_jobs_are_found_by_the_jobs(ground: Ground,
 @both_ways
 async def test_waits_that_took_too_long_are_found_by_their_end(ground: Ground, settled: bool) -> None:
     assert_by_index(await explain(ground, "turns.sql", "expire_runs", settled, now=at(0), limit=1000), ground, 50)
+
+
+# --- the ledger and pauses --------------------------------------------------------------------------------
+
+
+@both_ways
+async def test_the_ledger_of_a_job_is_read_by_the_job(ground: Ground, settled: bool) -> None:
+    job = {"job_id": ground.jobs[5], "since": at(-3600), "until": at(7 * 86_400), "limit": 100}
+    plan = await explain(
+        ground, "ledger.sql", "ledger_runs", settled,
+        namespace_id=NAMESPACE, lowest=lowest_id_at(at(-3600)), highest=lowest_id_at(at(7 * 86_400)), once_run_id=None,
+        **job,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 500, rows=10 + 1)
+    assert_by_index(await explain(ground, "ledger.sql", "ledger_stretches", settled, **job), ground, 20, rows=1)
+    plan = await explain(ground, "ledger.sql", "ledger_job", settled, namespace_id=NAMESPACE, job_id=ground.jobs[5])
+    assert_by_index(plan, ground, 60, rows=1)
+
+
+@both_ways
+async def test_what_was_missed_goes_on_in_the_row_of_its_own_job(ground: Ground, settled: bool) -> None:
+    numbers = [1 + 2 * place for place in range(200)]
+    jobs = [ground.jobs[number] for number in numbers]
+    missed = [
+        LedgerRow(MissedRange(ground.due(number), ground.due(number), 1, Reason.CATCHUP_WINDOW, at(86_400)))
+        for number in numbers
+    ]
+    plan = await explain(
+        ground, "timetable.sql", "advance_cursors", settled,
+        now=at(0),
+        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number) for number in numbers], versions=[1] * 200,
+        next_fires=[at(86_400)] * 200, run_ids=[], run_job_ids=[], run_dues=[], missed_job_ids=jobs,
+        **columns_of(missed, "missed_"),
+    )  # fmt: skip
+    assert_by_index(plan, ground, 12_000)
+
+
+@both_ways
+async def test_without_a_pause_nobody_looks_at_more_than_an_empty_table(ground: Ground, settled: bool) -> None:
+    for name, values in (
+        ("look_at_pauses", {"now": at(0)}),
+        ("wake_resting", {"now": at(0), "limit": 5000}),
+        ("settle_pauses", {"now": at(0)}),
+        ("end_pauses_over", {"now": at(0)}),
+    ):
+        assert_by_index(await explain(ground, "pauses.sql", name, settled, **values), ground, 20)
+
+
+@both_ways
+async def test_jobs_that_fail_are_found_by_their_runs(ground: Ground, settled: bool) -> None:
+    run_ids = [ground.run_id(number) for number in range(1, 101)]
+    plan = await explain(ground, "pauses.sql", "pause_failing", settled, run_ids=run_ids, now=at(0))
+    assert_by_index(plan, ground, 12_000, rows=0)

@@ -60,12 +60,13 @@ RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 
 -- As before, with the columns that are new in jobs, whether the job's own pause is in force, and which others hold it.
+-- By the time of the statement: with a clock that moves on, those who read the view would have to make it whole first.
 DROP VIEW hourhand.jobs_in_full;
 CREATE VIEW hourhand.jobs_in_full AS
 SELECT j.*, l.queue, l.needs, t.next_fire, live.next_live, t.job_id IS NOT NULL OR live.runs > 0 AS alive,
-       j.status = 1 AND (j.pause_until IS NULL OR j.pause_until > clock_timestamp()) AS paused,
+       j.status = 1 AND (j.pause_until IS NULL OR j.pause_until > statement_timestamp()) AS paused,
        (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.pause_id) FROM hourhand.pauses p
-         WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > clock_timestamp())
+         WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp())
            AND hourhand.pause_covers(p, j.namespace_id, j.lane_id, j.job_id, j.due_at IS NULL)) AS held_by
   FROM hourhand.jobs j
   JOIN hourhand.lanes l USING (lane_id)
