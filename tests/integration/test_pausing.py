@@ -226,6 +226,19 @@ async def test_a_change_a_millisecond_before_a_due_time_replaces_it_and_one_at_i
     assert await stage.told(job_id, 45) == expected
 
 
+@pytest.mark.parametrize("off", [-MS, 0, MS])
+async def test_a_job_cancelled_a_millisecond_before_a_due_time_leaves_no_trace_of_it_and_at_its_instant_a_cancelled_run(
+    stage: PauseStage, off: float
+) -> None:
+    job_id = await stage.job()
+    await stage.go(*range(30))
+    stage.clock.time = at(30 + off)
+    await stage.jobs.cancel(CALLER, job_id)
+    await stage.go(31, 45)
+    told = await stage.told(job_id, 45)
+    assert told == {0: "cancelled", 10: "cancelled", 20: "cancelled"} | ({} if off < 0 else {30: "cancelled"})
+
+
 async def test_a_change_names_the_run_it_came_too_late_for(stage: PauseStage) -> None:
     job_id = await stage.job(policy=Policy(overlap=Overlap.ALLOW))
     await stage.go(*range(30))

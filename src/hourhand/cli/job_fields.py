@@ -56,6 +56,9 @@ _OPTIONS: Final = (
     click.option("--timeout", metavar="LENGTH", help="How long one attempt may take: 90s, 2h."),
     click.option("--queue-timeout", metavar="LENGTH", help="How long a run may wait for its start."),
     click.option("--deadline", metavar="LENGTH", help="How long after its due time a run may last, retries included."),
+    click.option("--catchup", metavar="WORD", help="last, all or none: what runs of due times that were missed."),
+    click.option("--catchup-window", metavar="LENGTH", help="Older ones are never run: 1h, 0s."),
+    click.option("--catchup-max-runs", type=click.IntRange(min=1), metavar="N", help="With --catchup all, at most."),
     click.option("--overlap", metavar="WORD", help="skip, queue_one, queue_all, cancel_running or allow."),
     click.option("--overlap-max", metavar="N", help="How many may wait with queue_all."),
     click.option(
@@ -129,6 +132,7 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
         "priority": _priority(given["priority"]),
         "labels": parse_labels(given["labels"]) or None,
         "retry": _retry(given) or None,
+        "catchup": _catchup(given) or None,
         **{name: given[name] for name in _AS_THEY_ARE},
     }
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -278,6 +282,11 @@ def _payload(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any] | N
 def _retry(given: Mapping[str, Any]) -> dict[str, list[int | str]]:
     chosen = {"on": _failures(given["retry_on"]), "never_on": _failures(given["never_retry_on"])}
     return {name: failures for name, failures in chosen.items() if failures}
+
+
+def _catchup(given: Mapping[str, Any]) -> dict[str, Any]:
+    said = {"mode": given["catchup"], "window": given["catchup_window"], "max_runs": given["catchup_max_runs"]}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _failures(given: Sequence[str]) -> list[int | str]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hourhand.client import Client, JobView
     from hourhand.client.views import CreatedJobView
 
+_PARTS = {"retry", "catchup"}
+"""Fields of which options change one part."""
+
 
 @click.command(cls=CommandWithWords)
 @click.argument("name", required=False)
@@ -59,8 +62,8 @@ def create(
     fields = read_fields(from_file) if from_file else {}
     own = fields_of(ctx, given, datetime.now(UTC))
     pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
-    if "retry" in own:
-        own["retry"] = {**(fields.get("retry") or {}), **own["retry"]}
+    for part in _PARTS & own.keys():
+        own[part] = {**(fields.get(part) or {}), **own[part]}
     fields |= own
     if pieces.values:
         fields["payload"] = {**(fields.get("payload") or {}), **pieces.values}
@@ -95,25 +98,25 @@ def update(
 ) -> None:
     """Change a job; only what is given changes. Times, lengths and limits take "none".
 
-    Labels are added to those the job has; --retry-on and --never-retry-on leave its delays as they are. Parts of a
+    Labels are added to those the job has; of retries and of the catch-up, what is not said stays as it is. Parts of a
     payload (--url, --handler, words after --) are changed within it; --payload replaces it.
     """
     fields = read_fields(from_file) if from_file else {}
     pieces = payload_pieces(ctx, given, words_after_dashes(ctx))
     own = fields_of(ctx, given, datetime.now(UTC))
-    retry = own.pop("retry", None)
+    parts = {part: own.pop(part) for part in _PARTS & own.keys()}
     fields |= own
     if name is not None:
         fields["name"] = name
-    if not fields and not pieces.values and not retry:
+    if not fields and not pieces.values and not parts:
         raise click.UsageError("nothing to change is given", ctx)
     with connected() as client:
         job_id = find_job(client, job)
-        if pieces.values or "labels" in fields or retry:
+        if pieces.values or "labels" in fields or parts:
             current = client.get_job(job_id)
             _merge(fields, pieces.kind, pieces.values, current)
-            if retry:
-                fields["retry"] = {**(fields.get("retry", current.retry) or {}), **retry}
+            for part, said in parts.items():
+                fields[part] = {**(fields.get(part, getattr(current, part)) or {}), **said}
             # What was merged is only right for the version it was merged with.
             if_version = if_version or current.version
         show_change(client.update_job(job_id, if_version=if_version, **fields), "is changed")

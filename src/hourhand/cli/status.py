@@ -13,10 +13,17 @@ def status() -> None:
     address = server_address()
     with connected() as client:
         cluster = client.cluster()
+        pauses = list(client.pauses())
 
     def table() -> None:
         from hourhand.cli.tables import cluster_details
 
         cluster_details(address, cluster)
+        if pauses:  # told only when there is something to tell
+            from hourhand.cli.history import pause_table
+            from hourhand.cli.layout import console_here
 
-    show({"address": address, **plain(cluster)}, table)
+            console_here().print()
+            pause_table(pauses)
+
+    show({"address": address, **plain(cluster), "pauses": plain(pauses)}, table)

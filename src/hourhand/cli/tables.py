@@ -98,6 +98,7 @@ def job_details(job: JobView) -> None:
             ("timeout", job.timeout),
             ("queue timeout", job.queue_timeout),
             ("deadline", job.deadline),
+            ("catch-up", _catchup_text(job)),
             ("overlap", _overlap_text(job)),
             ("limit", job.max_concurrency and f"{job.max_concurrency} at once"),
             ("key", job.concurrency_key and f"{job.concurrency_key}, {job.concurrency_limit or 1} at once"),
@@ -167,6 +168,17 @@ def run_details(run: RunDetailView) -> None:
 
 def _took(run: RunDetailView) -> str:
     return "" if run.duration_ms is None else f", took {length_text(run.duration_ms)}"
+
+
+def _catchup_text(job: JobView) -> str | None:
+    """What becomes of due times that are missed; of no interest for what runs once."""
+    said = job.catchup
+    if not said or all("at" in each or "now" in each for each in job.schedule):
+        return None
+    if said["mode"] == "none" or said["window"] == "0s":
+        return "none: what was missed is not run"
+    runs = "the newest" if said["mode"] == "last" else f"each, the newest {said['max_runs']} at most,"
+    return f"{said['mode']}: of what was missed, {runs} of the last {said['window']} runs"
 
 
 def _overlap_text(job: JobView) -> str | None:
