@@ -239,6 +239,33 @@ async def test_lanes_of_an_older_database_are_divided_between_its_namespaces(
         assert policies == 0
 
 
+PAUSED = """
+INSERT INTO hourhand.lanes (namespace_id, queue, needs) VALUES (1, 'slow', 'command');
+INSERT INTO hourhand.queues (namespace_id, queue, paused_at, paused_by, pause_reason)
+VALUES (1, 'slow', now(), 'ada', 'moving'), (1, 'quick', NULL, NULL, NULL);
+INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, timing, priority, max_retries, owner,
+                           status, pause_reason, version, created_at, created_by, updated_at)
+SELECT gen_random_uuid(), 1, 1, 'job', 'command', '{}', '{"schedules": []}', 5, 3, 'ada', 1, 'holiday', 1, now(), 'ada',
+       now();
+"""
+
+
+async def test_what_was_paused_in_an_older_database_is_still_paused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(url) as database:
+        with monkeypatch.context() as older:
+            older.setattr(migrate_module, "migrations", lambda schema: migrations(schema)[:3])
+            await migrate(database)
+        async with database.connection() as connection:
+            await connection.execute(PAUSED)
+        await migrate(database)
+        async with database.connection() as connection:
+            jobs = await connection.fetch("SELECT paused, pause_reason, held_by FROM hourhand.jobs_in_full")
+            pauses = await connection.fetch("SELECT queue, paused_by, reason, settled FROM hourhand.pauses")
+        assert [(row["paused"], row["pause_reason"]) for row in jobs] == [(True, "holiday")]
+        assert "moving" in jobs[0]["held_by"]
+        assert [tuple(row) for row in pauses] == [("slow", "ada", "moving", False)]
+
+
 # --- rights -----------------------------------------------------------------------------------------------
 
 

@@ -69,8 +69,7 @@ class PauseStage:
             case PauseScope.JOB:
                 return (await self.jobs.pause(CALLER, job_id, "moving", end)).too_late
             case PauseScope.QUEUE:
-                await self.queues.pause(CALLER, QUEUE, request)
-                return []
+                return list((await self.queues.pause(CALLER, QUEUE, request)).too_late)
             case _:
                 return list((await self.pauses.pause(CALLER, scope, _name(scope), request)).too_late)
 

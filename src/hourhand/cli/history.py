@@ -13,7 +13,7 @@ from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, output_format, session_options
 
 if TYPE_CHECKING:
-    from hourhand.client import HistoryEntryView, PauseView
+    from hourhand.client import HistoryEntryView, JobView, PauseView
 
 PAGE_MAX = 1000
 
@@ -42,11 +42,17 @@ def history(job: str, since: str, until: str | None, each: bool, compact: bool, 
         listed = listed[:limit]
 
     def table() -> None:
-        _table(listed) if listed else say("no due time of the job lies in that time")
+        _table(listed) if listed else say(f"no due time of {found.name} lies in that time; {_next(found)}")
 
     show(listed, table)
     if listed:
         say(_summary(found.name, listed))
+
+
+def _next(job: "JobView") -> str:
+    from hourhand.cli.times import local_time
+
+    return f"it is {job.status}" if job.next_due is None else f"it is due next at {local_time(job.next_due)}"
 
 
 def _past(text: str, now: datetime, option: str) -> datetime:

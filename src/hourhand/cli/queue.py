@@ -76,6 +76,8 @@ def pause(queue: str, reason: str | None, until: str | None) -> None:
         found = client.pause_queue(queue, reason, end)
     counts = f"{found.waiting} waiting, {found.running} running"
     show(found, lambda: say(f"queue {found.name} is paused{until_words(end)}; {counts}"))
+    for run_id in found.too_late:
+        say(f"too late for run {run_id}: an executor already has it")
 
 
 @queue.command()

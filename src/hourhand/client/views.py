@@ -342,6 +342,8 @@ class QueueView(msgspec.Struct, kw_only=True):
     waiting: int = 0
     later: int = 0
     running: int = 0
+    too_late: list[UUID] = []
+    """In the answer to a pause: runs that an executor already had."""
 
 
 class NamespaceView(msgspec.Struct, kw_only=True):

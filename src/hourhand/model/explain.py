@@ -163,9 +163,10 @@ def _look_at_queue(s: Snapshot) -> list[_Finding]:
         return [_open(GateName.QUEUE, f"queue {s.queue} is not paused")]
     by = f" by {s.queue_paused_by}" if s.queue_paused_by else ""
     why = f": {s.queue_pause_reason}" if s.queue_pause_reason else ""
-    detail = f"queue {s.queue} is paused since {_at(s.queue_paused_at)}{by}{why}"
-    advice = f"hourhand queue resume {s.queue}"
-    return [_held(GateName.QUEUE, detail, f"waits because queue {s.queue} is paused{why}", advice=advice)]
+    until = f" until {_at(s.queue_pause_until)}" if s.queue_pause_until else ""
+    detail = f"queue {s.queue} is paused since {_at(s.queue_paused_at)}{by}{until}{why}"
+    summary = f"waits because queue {s.queue} is paused{until}{why}"
+    return [_held(GateName.QUEUE, detail, summary, s.queue_pause_until, f"hourhand queue resume {s.queue}")]
 
 
 def _look_at_executors(s: Snapshot) -> list[_Finding]:

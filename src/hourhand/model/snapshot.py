@@ -121,6 +121,7 @@ class Snapshot:
     queue_paused_at: datetime | None = None
     queue_paused_by: str | None = None
     queue_pause_reason: str | None = None
+    queue_pause_until: datetime | None = None
     executor: Executor | None = None
     """That holds it, or held it last."""
     gates: Sequence[GateFacts] = ()

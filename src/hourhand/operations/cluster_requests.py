@@ -1,7 +1,9 @@
 """What operators send and get: nodes, shards, queues, namespaces. As in `requests.py`, types only say the form."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -74,6 +76,8 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     later: int
     """Runs whose time is still to come: due shortly, or between two attempts."""
     running: int
+    too_late: Sequence[UUID] = ()
+    """In the answer to a pause: runs of due times to come that an executor already had."""
 
 
 class NamespaceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

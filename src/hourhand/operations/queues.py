@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from hourhand.model.errors import Fault, Forbidden, InvalidFields, InvalidParameter, NotFound
 from hourhand.model.policy import Rate, format_rate
@@ -71,10 +72,10 @@ class QueueOperations:
         now = self._clock.now()
         wish = read_pause(request, now)
         target = PauseTarget(caller.namespace_id, queue)
-        await self._pauses.pause(target, caller.name, wish.reason, wish.until, now)
+        done = await self._pauses.pause(target, caller.name, wish.reason, wish.until, now)
         self._tell()
         self._bus.publish(Topic.PAUSES)
-        return await self._now(caller, queue)
+        return replace(await self._now(caller, queue), too_late=done.too_late)
 
     def faults_of_pause(self, request: PauseRequest) -> Faults:
         """The same of `pause`."""

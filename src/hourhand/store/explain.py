@@ -154,6 +154,7 @@ def _snapshot(row: Record, namespace: str) -> Snapshot:
         queue_paused_at=row["paused_at"],
         queue_paused_by=row["paused_by"],
         queue_pause_reason=row["queue_pause_reason"],
+        queue_pause_until=row["queue_pause_until"],
     )
 
 

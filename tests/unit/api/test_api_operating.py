@@ -151,6 +151,7 @@ async def test_queues_are_listed_for_the_namespace_that_asks(
                 "waiting": 7,
                 "later": 2,
                 "running": 1,
+                "too_late": [],
             }
         ]
     }

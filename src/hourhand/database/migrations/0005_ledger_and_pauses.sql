@@ -36,6 +36,10 @@ CREATE TABLE hourhand.pauses (
 CREATE UNIQUE INDEX pauses_in_force ON hourhand.pauses
     (coalesce(namespace_id, 0), coalesce(queue, ''), coalesce(labels, '{}'::jsonb)) WHERE ended_at IS NULL;
 CREATE INDEX pauses_unsettled ON hourhand.pauses (pause_id) WHERE NOT settled;
+-- Queues that are paused already hold the due times of recurring jobs from now on, not only their runs.
+INSERT INTO hourhand.pauses (namespace_id, queue, paused_at, paused_by, reason)
+SELECT namespace_id, queue, paused_at, coalesce(paused_by, 'somebody'), pause_reason FROM hourhand.queues
+ WHERE paused_at IS NOT NULL;
 
 -- Cursors that a pause holds: where they really stand. In the timetable they stand at the end of time meanwhile, so that
 -- planners do not meet them.

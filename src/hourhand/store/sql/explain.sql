@@ -5,6 +5,8 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.scheduled_for, r.ready
        CASE WHEN j.status = 1 AND j.pause_until <= clock_timestamp() THEN 0 ELSE j.status END AS status, j.pause_reason,
        j.paused_by AS job_paused_by, j.paused_at AS job_paused_at, j.pause_until AS job_pause_until,
        q.paused_at, q.paused_by, q.pause_reason AS queue_pause_reason,
+       (SELECT p.until FROM hourhand.pauses p
+         WHERE p.namespace_id = r.namespace_id AND p.queue = l.queue AND p.ended_at IS NULL) AS queue_pause_until,
        (SELECT a.reason FROM hourhand.attempts a WHERE a.run_id = r.run_id ORDER BY a.attempt DESC LIMIT 1) AS reason,
        NULL::text AS error, 0 AS failures, NULL::smallint AS max_retries, NULL::jsonb AS retry, NULL::jsonb AS policy,
        (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.pause_id) FROM hourhand.pauses p
@@ -25,6 +27,7 @@ SELECT r.run_id, r.job_id, coalesce(j.name, '') AS job_name, r.state, r.schedule
        NULL::timestamptz AS expires_at, NULL::int[] AS gate_ids, r.executor_id, ''::text AS queue, ''::text AS needs,
        coalesce(j.status, 0) AS status, j.pause_reason, NULL::text AS job_paused_by, NULL::timestamptz AS job_paused_at,
        NULL::timestamptz AS job_pause_until, NULL::timestamptz AS paused_at, NULL::text AS paused_by,
+       NULL::timestamptz AS queue_pause_until,
        NULL::text AS queue_pause_reason, r.reason, r.error,
        1 + (SELECT count(*) FROM hourhand.attempts a WHERE a.run_id = r.run_id AND a.state IN (11, 12)) AS failures,
        CASE WHEN j.version = r.version THEN j.max_retries END AS max_retries,

@@ -55,10 +55,10 @@ WITH in_force AS MATERIALIZED (
      WHERE @node_id::int IS NULL OR (SELECT s.owner_id = @node_id FROM hourhand.shards s WHERE s.shard = d.shard)
      GROUP BY d.job_id, d.next_fire
      LIMIT @limit
-), locked AS MATERIALIZED (               -- in one order, as planners do it
+), locked AS MATERIALIZED (               -- in order of places, as planners move them
     SELECT t.job_id, t.next_fire, h.pause_id
       FROM hourhand.timetable t JOIN held h ON h.job_id = t.job_id AND h.next_fire = t.next_fire
-     ORDER BY t.job_id
+     ORDER BY t.ctid
        FOR UPDATE OF t
 ), moved AS (
     UPDATE hourhand.timetable t SET next_fire = @never FROM locked k WHERE t.job_id = k.job_id
