@@ -362,3 +362,17 @@ async def test_a_run_of_a_job_that_a_pause_holds_says_so_when_it_is_explained(st
     snapshot = await stage.store.explain.snapshot_of_run(NAMESPACE, run_id)
     assert snapshot is not None
     assert list(snapshot.held_by) == ["cluster paused by ada since 2030-01-07T11:59:55Z: moving"]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_a_job_that_is_cancelled_in_a_pause_was_paused_until_then(stage: PauseStage, scope: PauseScope) -> None:
+    job_id = await stage.job()
+    await stage.go(0, 5)
+    await stage.pause(scope, job_id, 5)
+    await stage.go(12, 22)
+    stage.clock.time = at(25)
+    await stage.jobs.cancel(CALLER, job_id)
+    await stage.go(26, 41)
+    assert await stage.told(job_id, 41) == {0: "cancelled", 10: "paused", 20: "paused"}
+    assert await rows(stage.store, "timetable") == []
+    assert await stage.resting() == 0

@@ -305,13 +305,14 @@ class Jobs:
 
     async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> int:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
-        they get their runs by its catch-up policy, or without `runs` an entry in the ledger. How many runs."""
+        they get their runs by its catch-up policy, or without `runs` an entry in the ledger. Those of a pause of many
+        are paused, also if that goes on, and what a calendar leaves out is excluded. How many runs."""
         await self._pauses.wake_cursor(db, old["job_id"])
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
         if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
             return 0
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
-        spans = await self._pauses.spans_on(db, old["job_id"]) if runs else ()
+        spans = await self._pauses.spans_on(db, old["job_id"])
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
             found = _counted(overdue(timing, cursors[0]["next_fire"], now, policy, spans))
@@ -322,7 +323,8 @@ class Jobs:
         missed = found.missed
         if not runs:
             missed = missed + [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
-            missed = [replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
+            told_apart = (Reason.PAUSED, Reason.EXCLUDED)
+            missed = [gap if gap.reason in told_apart else replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
         else:
             await self._make_overdue(db, old, found.fires)
         await self._keep_missed(db, old, missed)

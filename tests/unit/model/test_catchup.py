@@ -243,6 +243,23 @@ def test_of_what_fell_into_a_pause_only_what_was_asked_for_runs_whatever_the_win
     assert {gap.detail for gap in paused} <= {"by ada"}
 
 
+def test_the_last_of_all_that_is_late_runs_and_not_the_last_before_each_pause() -> None:
+    hour = timedelta(hours=1)
+    spans = [PauseSpan(NOW - 7.5 * hour, NOW - 5.5 * hour), PauseSpan(NOW - 3.5 * hour, NOW - 2.5 * hour)]
+    policy = CatchUpPolicy(CatchUp.LAST, 24 * hour)
+    found = plan(every(3600), NOW - 9 * hour, NOW, HORIZON, policy, pauses=spans)
+    assert found.fires == [NOW - hour, NOW]
+    late = [(gap.reason, gap.count) for gap in found.missed]
+    paused = Reason.PAUSED
+    assert late == [
+        (Reason.CATCHUP_LAST, 2),
+        (paused, 2),
+        (Reason.CATCHUP_LAST, 2),
+        (paused, 1),
+        (Reason.CATCHUP_LAST, 1),
+    ]
+
+
 def test_what_was_asked_for_by_its_instant_runs_after_the_pause() -> None:
     timing = Timing((At(NOW - seconds(400)), At(NOW - seconds(300)), At(NOW + seconds(900))))
     span = PauseSpan(NOW - seconds(500), NOW - seconds(100))
