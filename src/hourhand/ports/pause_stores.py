@@ -29,6 +29,18 @@ class Paused:
     """Runs that an executor already had."""
 
 
+@dataclass(frozen=True, slots=True)
+class PauseLook:
+    """What schedulers must know of pauses."""
+
+    in_force: bool = False
+    """There is one of many jobs, or was one that bears on somebody."""
+    over: bool = False
+    """One of a single job is over that held a cursor."""
+    next_end: datetime | None = None
+    """When the next one is over by itself."""
+
+
 class PauseStore(Protocol):
     async def pause(
         self, target: PauseTarget, paused_by: str, reason: str | None, until: datetime | None, now: datetime
@@ -44,8 +56,7 @@ class PauseStore(Protocol):
     ) -> list[tuple[int, Pause]]:
         """Those of the namespace and of the cluster, newest first, each with its number."""
 
-    async def look(self, now: datetime) -> tuple[bool, datetime | None]:
-        """Whether any pause bears on somebody, and when the next one is over by itself."""
+    async def look(self, now: datetime) -> PauseLook: ...
 
     async def hold(self, node_id: int, now: datetime, horizon: datetime, limit: int) -> int:
         """Takes cursors of own shards that stand at due times of pauses out of the planners' way; how many."""

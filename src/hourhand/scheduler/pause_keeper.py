@@ -11,12 +11,15 @@ from typing import Final
 from uuid import UUID
 
 from hourhand.model.catchup import PauseSpan
-from hourhand.ports.pause_stores import PauseStore
+from hourhand.ports.pause_stores import PauseLook, PauseStore
 from hourhand.runtime.clock import DatabaseClock
 
 BATCH_MAX: Final = 5000
 HEARD_SECONDS_MAX: Final = 3.0
 """How long what was heard of pauses counts. Shorter than a pause looks ahead by itself."""
+
+SLEEP_SECONDS_MAX: Final = 5.0
+"""An end that is further away is looked at again."""
 
 
 class PauseKeeper:
@@ -32,32 +35,33 @@ class PauseKeeper:
         self._clock = clock
         self._heard_seconds_max = heard_seconds_max
         self._heard_at = float("-inf")
-        self._any = False
-        self.next_end: datetime | None = None
-        """When the next pause is over by itself."""
+        self._look = PauseLook()
         self.wake_planner: Callable[[], None] = lambda: None
 
     async def run_once(self) -> float | None:
         """Ends what is over, and brings back what it held; says how long it may sleep. None: until it is woken."""
         now = self._clock.now()
-        was_any = self._any
-        await self._hear(now)
-        if not self._any:
-            return None
-        await self._pauses.end_over(now)
-        woken = await self._pauses.wake(now, BATCH_MAX)
-        await self._pauses.settle(now)
-        if woken or not was_any:
+        was_in_force = self._look.in_force
+        look = await self._hear(now)
+        woken = 0
+        if look.in_force:
+            await self._pauses.end_over(now)
+        if look.in_force or look.over:
+            woken = await self._pauses.wake(now, BATCH_MAX)
+        if look.in_force:
+            await self._pauses.settle(now)
+        if woken or look.in_force != was_in_force:
             self.wake_planner()
         if woken == BATCH_MAX:
             return 0.0
-        return None if self.next_end is None else max(self._clock.seconds_until(self.next_end), 0.0)
+        left = SLEEP_SECONDS_MAX if look.next_end is None else self._clock.seconds_until(look.next_end)
+        return max(left, 0.0) if left < SLEEP_SECONDS_MAX else None
 
     async def in_force(self) -> bool:
-        """Whether any pause may bear on what is planned now."""
+        """Whether any pause of many may bear on what is planned now."""
         if time.monotonic() - self._heard_at > self._heard_seconds_max:
             await self._hear(self._clock.now())
-        return self._any
+        return self._look.in_force
 
     async def hold(self, now: datetime, horizon: datetime) -> None:
         """Puts aside the cursors up to the horizon that a pause holds, and takes up those that none holds any more."""
@@ -68,6 +72,7 @@ class PauseKeeper:
     async def spans_of(self, job_ids: Sequence[UUID]) -> dict[UUID, list[PauseSpan]]:
         return await self._pauses.spans_of(job_ids)
 
-    async def _hear(self, now: datetime) -> None:
-        self._any, self.next_end = await self._pauses.look(now)
+    async def _hear(self, now: datetime) -> PauseLook:
+        self._look = await self._pauses.look(now)
         self._heard_at = time.monotonic()
+        return self._look

@@ -14,7 +14,7 @@ from hourhand.database.connections import Connection, Database, Record, tried_tw
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import CatchUp, PauseSpan
 from hourhand.model.pauses import Pause, PauseScope
-from hourhand.ports.pause_stores import Paused, PauseTarget
+from hourhand.ports.pause_stores import Paused, PauseLook, PauseTarget
 from hourhand.ports.stores import NEVER
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
@@ -78,10 +78,10 @@ class Pauses:
         names = await self._names.learn_namespaces()
         return [(row["pause_id"], pause_of(row, names.get(row["namespace_id"], ""))) for row in rows]
 
-    async def look(self, now: datetime) -> tuple[bool, datetime | None]:
+    async def look(self, now: datetime) -> PauseLook:
         row = await self._database.fetch_one(self._queries["look_at_pauses"], now=now)
         assert row is not None
-        return row["any_at_all"], row["next_end"]
+        return PauseLook(**row)
 
     async def hold(self, node_id: int, now: datetime, horizon: datetime, limit: int) -> int:
         async with self._database.transaction() as db:

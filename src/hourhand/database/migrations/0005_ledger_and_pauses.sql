@@ -69,9 +69,10 @@ DROP VIEW hourhand.jobs_in_full;
 CREATE VIEW hourhand.jobs_in_full AS
 SELECT j.*, l.queue, l.needs, t.next_fire, live.next_live, t.job_id IS NOT NULL OR live.runs > 0 AS alive,
        j.status = 1 AND (j.pause_until IS NULL OR j.pause_until > statement_timestamp()) AS paused,
-       (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.pause_id) FROM hourhand.pauses p
-         WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp())
-           AND hourhand.pause_covers(p, j.namespace_id, j.lane_id, j.job_id, j.due_at IS NULL)) AS held_by
+       CASE WHEN EXISTS (SELECT FROM hourhand.pauses WHERE ended_at IS NULL) THEN     -- asked once, and hardly ever true
+           (SELECT jsonb_agg(to_jsonb(p) ORDER BY p.pause_id) FROM hourhand.pauses p
+             WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > statement_timestamp())
+               AND hourhand.pause_covers(p, j.namespace_id, j.lane_id, j.job_id, j.due_at IS NULL)) END AS held_by
   FROM hourhand.jobs j
   JOIN hourhand.lanes l USING (lane_id)
   LEFT JOIN hourhand.timetable t USING (job_id)

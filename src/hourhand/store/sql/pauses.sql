@@ -145,9 +145,9 @@ UPDATE hourhand.pauses p SET settled = true
 RETURNING p.pause_id;
 
 -- name: look_at_pauses
--- Whether any pause bears on somebody, and when the next one is over by itself.
-SELECT EXISTS (SELECT FROM hourhand.pauses WHERE NOT settled)
-       OR EXISTS (SELECT FROM hourhand.resting WHERE until IS NOT NULL) AS any_at_all,
+-- Whether any pause of many bears on somebody, whether one of a single job is over, and when the next one is.
+SELECT EXISTS (SELECT FROM hourhand.pauses WHERE NOT settled) AS in_force,
+       EXISTS (SELECT FROM hourhand.resting WHERE until <= @now) AS over,
        least((SELECT min(until) FROM hourhand.pauses WHERE NOT settled AND until > @now AND ended_at IS NULL),
              (SELECT min(until) FROM hourhand.resting WHERE until > @now)) AS next_end;
 

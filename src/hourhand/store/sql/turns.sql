@@ -13,7 +13,8 @@ SELECT s.owned, s.epoch,
        coalesce((SELECT expires_at FROM hourhand.live_runs WHERE state IN (0, 1) AND expires_at IS NOT NULL
                   ORDER BY expires_at LIMIT 1) <= @now, false) AS expired,
        (SELECT pause_id FROM hourhand.pauses WHERE NOT settled ORDER BY pause_id LIMIT 1) IS NOT NULL
-       OR (SELECT until FROM hourhand.resting WHERE until IS NOT NULL ORDER BY until LIMIT 1) IS NOT NULL AS pauses
+       OR coalesce((SELECT until FROM hourhand.resting WHERE until IS NOT NULL ORDER BY until LIMIT 1) <= @now, false)
+       AS pauses
   FROM (SELECT count(*) FILTER (WHERE owner_id = @node_id) AS owned, coalesce(max(epoch), 0) AS epoch
           FROM hourhand.shards) AS s;
 
