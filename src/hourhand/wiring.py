@@ -27,6 +27,7 @@ from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
 from hourhand.runtime.sockets import refuse_taken_port
 from hourhand.runtime.stages import sample_stages
+from hourhand.scheduler.backfiller import Backfiller
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
@@ -34,6 +35,7 @@ from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
+from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
 from hourhand.store.explain import Explain
@@ -80,6 +82,7 @@ class Store:
     calendars: Calendars
     pauses: Pauses
     ledger: Ledger
+    backfills: Backfills
 
 
 def store_on(database: Database) -> Store:
@@ -106,6 +109,7 @@ def store_on(database: Database) -> Store:
         Calendars(database),
         pauses,
         Ledger(database, pauses),
+        Backfills(database),
     )
 
 
@@ -309,6 +313,11 @@ class SchedulerNode(Node):
         lookout.wake_planner, lookout.wake_judge, lookout.wake_keeper = planning.wake, judging.wake, keeping.wake
         keeper.wake_planner = planning.wake
         self.bus.subscribe(Topic.PAUSES, keeping.wake)
+        backfiller = Backfiller(
+            self.store.backfills, self.leadership, node_id, self.clock, self.ids, self.bus, settings.keep_runs_days
+        )
+        backfilling = self.loop("backfiller", backfiller.run_once, UNASKED_SECONDS, essential=False)
+        self.bus.subscribe(Topic.BACKFILLS, backfilling.wake)
         self.bus.subscribe(Topic.SHARDS, looking.wake)
         self.bus.subscribe(Topic.NODES, leading.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
@@ -399,6 +408,7 @@ class ApiNode(Node):
         from hourhand.api.app import ApiOperations, build_app
         from hourhand.job_kinds.registry import kinds_for_checking
         from hourhand.operations.access import Access
+        from hourhand.operations.backfills import BackfillOperations
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
         from hourhand.operations.explain import ExplainOperations
@@ -438,6 +448,7 @@ class ApiNode(Node):
             previews=PreviewOperations(store.calendars, self.clock),
             history=HistoryOperations(store.ledger, self.clock),
             pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
+            backfills=BackfillOperations(store.backfills, store.jobs, store.runs, self.clock, self.ids, self.bus),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None

@@ -20,6 +20,7 @@ from hourhand.api.app import ApiOperations, ApiSettings, list_endpoints
 from hourhand.api.endpoints import Endpoint
 from hourhand.api.problems import STATUS, STATUS_BY_CODE
 from hourhand.api.routes import contract_job_service, contract_schedule_service
+from hourhand.api.routes.backfills import BackfillView
 from hourhand.api.views import RunView
 from hourhand.cli.exits import ExitCode
 from hourhand.cli.job_fields import field_options
@@ -31,6 +32,8 @@ from hourhand.model.cron import MACROS
 from hourhand.model.explain import GateName
 from hourhand.model.node_state import NodeState
 from hourhand.model.schedule_form import parse_timing
+from hourhand.model.templates import TEMPLATE_WORDS
+from hourhand.operations.backfill_requests import StartBackfillRequest
 from hourhand.operations.calendars import CalendarRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
 from hourhand.operations.requests import CatchUpRequest, JobRequest, RetryRequest
@@ -82,6 +85,7 @@ def first_words(page: Path, title: str) -> list[str]:
         ("fields of RetryRequest", [*RetryRequest.__struct_fields__]),
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
         ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
+        ("template words", [f"{{{{{word}}}}}" for word in TEMPLATE_WORDS]),
         ("payload of python", [HANDLER_FIELD]),
         ("payload of command", [*command_payload.FIELDS]),
         ("payload of http", [*http_payload.FIELDS]),
@@ -147,10 +151,15 @@ def test_the_page_of_the_api_has_every_field_of_a_run() -> None:
         ("node states", [state.value for state in NodeState]),
         ("fields of QueueStatus", [*QueueStatus.__struct_fields__]),
         ("fields of NodeDetail", [*NodeDetail.__struct_fields__]),
+        ("fields of StartBackfillRequest", [*StartBackfillRequest.__struct_encode_fields__]),
     ],
 )
 def test_the_page_of_the_api_names_exactly_what_operators_get(title: str, known: list[str]) -> None:
     assert first_words(API, title) == known
+
+
+def test_the_page_of_the_api_has_every_field_of_a_backfill() -> None:
+    assert sorted(first_words(API, "fields of BackfillView")) == sorted(BackfillView.__struct_encode_fields__)
 
 
 def test_the_page_of_contracts_has_the_fields_of_their_bodies() -> None:

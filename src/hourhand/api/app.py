@@ -20,6 +20,7 @@ from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
 from hourhand.api.refusals import BadRequest
 from hourhand.api.router import Router
+from hourhand.api.routes.backfills import BackfillRoutes
 from hourhand.api.routes.calendars import CalendarRoutes
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
@@ -36,6 +37,7 @@ from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.operations.access import Access
+from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.cluster import ClusterOperations
 from hourhand.operations.explain import ExplainOperations
@@ -68,6 +70,7 @@ class ApiOperations:
     previews: PreviewOperations
     history: HistoryOperations
     pauses: PauseOperations
+    backfills: BackfillOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
@@ -87,6 +90,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
         *CalendarRoutes(operations.calendars).endpoints(),
         *PreviewRoutes(operations.previews).endpoints(),
         *PauseRoutes(operations.pauses).endpoints(),
+        *BackfillRoutes(operations.backfills).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),

@@ -139,6 +139,8 @@ class RunView(msgspec.Struct, kw_only=True):
     note: str | None
     retry_of: UUID | None
     """The finished run that this one repeats."""
+    backfill_id: UUID | None
+    """The backfill that released it."""
     fingerprint: str | None
     """The same for failures of one sort."""
 
@@ -344,13 +346,16 @@ def _run_fields(run: Run) -> dict[str, Any]:
         "requested_by": run.requested_by,
         "note": run.note,
         "retry_of": run.retry_of,
+        "backfill_id": run.backfill_id,
         "fingerprint": fingerprint(run.reason, run.error) if run.state in _FAILED else None,
     }
 
 
 def _meant_for(run: Run) -> datetime:
-    """The earliest moment at which it could have started; a retry stands for a time that was over when it was made."""
-    return run.scheduled_for if run.retry_of is None else instant_of(run.run_id)
+    """The earliest moment at which it could have started; a retry, and a run of a backfill, stand for a time that was
+    over when they were made."""
+    is_new = run.retry_of is None and run.backfill_id is None
+    return run.scheduled_for if is_new else instant_of(run.run_id)
 
 
 def _milliseconds(start: datetime | None, end: datetime | None) -> float | None:

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "run": Lazy("hourhand.cli.run", "run", "See runs, their logs and results; wait for them, cancel them."),
     "cron": Lazy("hourhand.cli.cron", "cron", "See what a cron expression means; needs no server."),
     "calendar": Lazy("hourhand.cli.calendar", "calendar", "Keep calendars of times that jobs leave out."),
+    "backfill": Lazy("hourhand.cli.backfill", "backfill", "Run the due times of a past range, a few at a time."),
     "queue": Lazy("hourhand.cli.queue", "queue", "See queues, pause and resume them, limit them."),
     "node": Lazy("hourhand.cli.node", "node", "See nodes, take them out of work and back, declare them lost."),
     "shard": Lazy("hourhand.cli.shard", "shard", "See which scheduler owns which shards."),
@@ -37,6 +38,7 @@ COMMANDS: Final = {
 OTHER_WORDS: Final = {
     "jobs": "job",
     "runs": "run",
+    "backfills": "backfill",
     "queues": "queue",
     "calendars": "calendar",
     "preview": "cron explain",

@@ -132,6 +132,7 @@ def run_details(run: RunDetailView) -> None:
             ("cause", run.cause + (f", asked for by {run.requested_by}" if run.requested_by else "")),
             ("note", run.note),
             ("retry of", run.retry_of),
+            ("backfill", run.backfill_id),
             ("retried by", ", ".join(map(str, run.retried_by))),
             ("due", local_time(run.scheduled_for)),
             ("started", run.started_at and f"{local_time(run.started_at)}, {length_text(run.lateness_ms)} after due"),

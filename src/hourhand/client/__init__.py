@@ -11,6 +11,7 @@ output; the two clients only carry it.
 """
 
 from hourhand.client.asynchronous import AsyncClient
+from hourhand.client.planning import BackfillView, DiffView, ForecastView
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.client.synchronous import Client
 from hourhand.client.views import (
@@ -51,10 +52,13 @@ __all__ = [
     "ApiProblem",
     "AsyncClient",
     "AttemptView",
+    "BackfillView",
     "ChangeView",
     "Client",
     "ClusterView",
+    "DiffView",
     "ExplanationView",
+    "ForecastView",
     "GateView",
     "HistoryEntryView",
     "HistoryPage",

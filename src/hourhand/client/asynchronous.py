@@ -11,7 +11,7 @@ from uuid import UUID
 import httpx
 from msgspec import UNSET, UnsetType
 
-from hourhand.client import calls, scripts, views
+from hourhand.client import calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
@@ -295,6 +295,48 @@ class AsyncClient:
     async def set_namespace(self, name: str, **fields: Any) -> views.NamespaceView:
         """Fields: max_concurrency, weight. What is not given stays; None takes a limit away."""
         return await self.send(calls.set_namespace(name, fields))
+
+    # --- backfills, the forecast, versions ----------------------------------------------------------------
+
+    async def start_backfill(self, job_id: Identity, **fields: Any) -> planning.BackfillView:
+        """Runs the due times of a past range. Fields: start, end (not included), existing, parallelism, rate, overlap
+        with reason, note; with dry_run=True only says what it would do."""
+        return await self.send(planning.start_backfill(job_id, fields))
+
+    async def get_backfill(self, backfill_id: Identity) -> planning.BackfillView:
+        return await self.send(planning.get_backfill(backfill_id))
+
+    def list_backfills(self, **filters: Any) -> AsyncIterator[planning.BackfillView]:
+        """Newest first. Filters: status (a word or several), job_id; `limit` is the size of a page."""
+        return self._stream(scripts.each_backfill(filters))
+
+    async def pause_backfill(self, backfill_id: Identity, reason: str | None = None) -> planning.BackfillView:
+        return await self.send(planning.steer_backfill(backfill_id, "pause", reason))
+
+    async def resume_backfill(self, backfill_id: Identity) -> planning.BackfillView:
+        return await self.send(planning.steer_backfill(backfill_id, "resume"))
+
+    async def cancel_backfill(self, backfill_id: Identity, reason: str | None = None) -> planning.BackfillView:
+        """Nothing more is released; its unfinished runs are ended."""
+        return await self.send(planning.steer_backfill(backfill_id, "cancel", reason))
+
+    def follow_backfill(self, backfill_id: Identity) -> AsyncIterator[planning.BackfillView]:
+        """How it stands, again and again, until it is over."""
+        return self._stream(scripts.follow_backfill(backfill_id))
+
+    async def forecast(self, hours: int | None = None) -> planning.ForecastView:
+        """What falls due in the next hours, minute by minute, against slots and learned durations."""
+        return await self.send(planning.forecast(hours))
+
+    async def diff_job(self, job_id: Identity, start: int | None = None, end: int | None = None) -> planning.DiffView:
+        """What changed between two versions; without them, in the last change."""
+        return await self.send(planning.diff(job_id, start, end))
+
+    async def roll_back_job(
+        self, job_id: Identity, version: int | None = None, *, if_version: int | None = None
+    ) -> views.ChangeView:
+        """Makes an earlier version the newest again; without one, the version before."""
+        return await self.send(planning.roll_back(job_id, version, if_version))
 
     # --- the rest -----------------------------------------------------------------------------------------
 

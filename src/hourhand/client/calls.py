@@ -442,3 +442,7 @@ def _param(value: Any) -> str | list[str]:
             return ",".join(map(str, value))
         case _:
             return str(value)
+
+
+# For the calls that other modules make.
+sending, reader, params, job_path, segment, change_reader = _sending, _reader, _params, _job_path, _segment, _change

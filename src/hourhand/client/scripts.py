@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from hourhand.client import calls, views
+from hourhand.client import calls, planning, views
 from hourhand.client.calls import Call, Identity
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.model.errors import HourhandError, ServerUnreachable
@@ -110,6 +110,28 @@ def each_pause(filters: Mapping[str, Any]) -> Stream[views.PauseView]:
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+def each_backfill(filters: Mapping[str, Any]) -> Stream[planning.BackfillView]:
+    cursor = None
+    while True:
+        page: planning.BackfillPage = yield planning.list_backfills(filters, cursor)
+        for backfill in page.backfills:
+            yield Give(backfill)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def follow_backfill(backfill_id: Identity) -> Stream[planning.BackfillView]:
+    """How it stands, again and again, until it is over."""
+    rhythm = _Rhythm()
+    while True:
+        backfill: planning.BackfillView = yield from _patiently(planning.get_backfill(backfill_id), rhythm)
+        yield Give(backfill)
+        if backfill.is_over:
+            return
+        yield rhythm.pause()
 
 
 def submit(call: Call[T], monotonic: Callable[[], float]) -> Script[T]:

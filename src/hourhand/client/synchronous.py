@@ -10,7 +10,7 @@ from uuid import UUID
 import httpx
 from msgspec import UNSET, UnsetType
 
-from hourhand.client import calls, scripts, views
+from hourhand.client import calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
@@ -286,6 +286,48 @@ class Client:
     def set_namespace(self, name: str, **fields: Any) -> views.NamespaceView:
         """Fields: max_concurrency, weight. What is not given stays; None takes a limit away."""
         return self.send(calls.set_namespace(name, fields))
+
+    # --- backfills, the forecast, versions ----------------------------------------------------------------
+
+    def start_backfill(self, job_id: Identity, **fields: Any) -> planning.BackfillView:
+        """Runs the due times of a past range. Fields: start, end (not included), existing, parallelism, rate, overlap
+        with reason, note; with dry_run=True only says what it would do."""
+        return self.send(planning.start_backfill(job_id, fields))
+
+    def get_backfill(self, backfill_id: Identity) -> planning.BackfillView:
+        return self.send(planning.get_backfill(backfill_id))
+
+    def list_backfills(self, **filters: Any) -> Iterator[planning.BackfillView]:
+        """Newest first. Filters: status (a word or several), job_id; `limit` is the size of a page."""
+        return self._stream(scripts.each_backfill(filters))
+
+    def pause_backfill(self, backfill_id: Identity, reason: str | None = None) -> planning.BackfillView:
+        return self.send(planning.steer_backfill(backfill_id, "pause", reason))
+
+    def resume_backfill(self, backfill_id: Identity) -> planning.BackfillView:
+        return self.send(planning.steer_backfill(backfill_id, "resume"))
+
+    def cancel_backfill(self, backfill_id: Identity, reason: str | None = None) -> planning.BackfillView:
+        """Nothing more is released; its unfinished runs are ended."""
+        return self.send(planning.steer_backfill(backfill_id, "cancel", reason))
+
+    def follow_backfill(self, backfill_id: Identity) -> Iterator[planning.BackfillView]:
+        """How it stands, again and again, until it is over."""
+        return self._stream(scripts.follow_backfill(backfill_id))
+
+    def forecast(self, hours: int | None = None) -> planning.ForecastView:
+        """What falls due in the next hours, minute by minute, against slots and learned durations."""
+        return self.send(planning.forecast(hours))
+
+    def diff_job(self, job_id: Identity, start: int | None = None, end: int | None = None) -> planning.DiffView:
+        """What changed between two versions; without them, in the last change."""
+        return self.send(planning.diff(job_id, start, end))
+
+    def roll_back_job(
+        self, job_id: Identity, version: int | None = None, *, if_version: int | None = None
+    ) -> views.ChangeView:
+        """Makes an earlier version the newest again; without one, the version before."""
+        return self.send(planning.roll_back(job_id, version, if_version))
 
     # --- the rest -----------------------------------------------------------------------------------------
 

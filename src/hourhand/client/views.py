@@ -150,6 +150,7 @@ class RunView(msgspec.Struct, kw_only=True):
     requested_by: str | None = None
     note: str | None = None
     retry_of: UUID | None = None
+    backfill_id: UUID | None = None
     fingerprint: str | None = None
 
     @property

@@ -71,6 +71,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     kill_on_disconnect: bool = False
     pause_after_failures: int | None = None
     """So many failed runs in a row pause the job."""
+    template_zone: str | None = None
+    """The payload names the time that a run stands for; local forms of it are in this zone. None: it names none."""
 
     @property
     def gated(self) -> bool:

@@ -35,6 +35,8 @@ class Run:
     note: str | None = None
     retry_of: UUID | None = None
     """The finished run that this one was asked for to repeat."""
+    backfill_id: UUID | None = None
+    """The backfill that released it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
@@ -43,6 +43,7 @@ from hourhand.model.retry import (
 )
 from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing, seed_of
+from hourhand.model.templates import MARK, render, template_faults
 from hourhand.operations.policy import define_policy, policy_fields
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
 from hourhand.operations.unique_keys import check_unique_key
@@ -61,6 +62,8 @@ _PLAIN_MAX: Final = timedelta(days=3660)
 # Control characters, and those that turn the direction of text: a name made with them reads as another.
 _UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]")
 _encode = msgspec.json.Encoder().encode
+_MARK: Final = MARK.encode()
+_SAMPLE_TIME: Final = datetime(2030, 1, 31, 9, tzinfo=UTC)
 _BASICS: Final = JobRequest.__struct_fields__.index("priority") + 1
 _NOTHING_MORE: Final = astuple(JobRequest(name=""))[_BASICS:]
 """What a request has beyond the basics when it says nothing there: compared at once, where looking at field by field
@@ -78,12 +81,12 @@ def define_job(
         refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
     payload = request.payload if request.payload is not None else {}
     kind = KIND_DEFAULT if request.kind is None else request.kind
-    needs = _check_payload(kind, payload, name, kinds, refuse)
+    needs, templated = _check_payload(kind, payload, name, kinds, refuse)
     says_more = astuple(request)[_BASICS:] != _NOTHING_MORE
     timing = _timing(request, job_id, now, faults, says_more)
     queue = QUEUE_DEFAULT if request.queue is None else _queue(request.queue, refuse)
     priority = PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse)
-    if not faults and not says_more:
+    if not faults and not says_more and not templated:
         return JobDefinition(name, kind, payload, timing, needs, queue, priority, owner=caller)
     definition = JobDefinition(
         name=name,
@@ -105,7 +108,7 @@ def define_job(
         check_unique_key(request, refuse)
     if faults:
         raise InvalidFields(faults)
-    return definition
+    return _in_its_zone(definition) if templated else definition
 
 
 def define_change(
@@ -114,10 +117,10 @@ def define_change(
     """The definition after a change. Of the timing, what the patch does not touch stays as it is."""
     definition = define_job(change_request(old, patch), job_id, now, old.owner, kinds)
     if not changes_timing(patch):
-        return msgspec.structs.replace(definition, timing=old.timing)
+        return _in_its_zone(msgspec.structs.replace(definition, timing=old.timing))
     if patch.schedule is UNSET and patch.start_at is UNSET:  # another zone or end: an interval keeps its beat
         timing = msgspec.structs.replace(definition.timing, schedules=old.timing.schedules)
-        return msgspec.structs.replace(definition, timing=timing)
+        return _in_its_zone(msgspec.structs.replace(definition, timing=timing))
     return definition
 
 
@@ -219,24 +222,40 @@ def has_null(text: bytes) -> bool:
 
 def _check_payload(
     kind_name: str, payload: Mapping[str, Any], job_name: str, kinds: Mapping[str, JobKind], refuse: Refuse
-) -> str:
+) -> tuple[str, bool]:
+    """What an executor must offer, and whether the payload names the time of its run."""
     kind = kinds.get(kind_name)
     if kind is None:
         close = difflib.get_close_matches(kind_name, kinds, n=1)
         hint = f"did you mean {close[0]!r}?" if close else None
         refuse(Fault("/kind", "unknown-kind", f"there is no kind {kind_name!r}", hint, sorted(kinds)))
-        return kind_name
+        return kind_name, False
     encoded = _encode(payload)
     if len(encoded) > PAYLOAD_BYTES_MAX:
         message = f"the payload has {len(encoded)} bytes; at most {PAYLOAD_BYTES_MAX} are allowed"
         refuse(Fault("/payload", "payload-too-large", message, "keep large data elsewhere and pass a reference"))
-        return kind_name
+        return kind_name, False
     if has_null(encoded):
         refuse(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
-        return kind_name
-    for fault in kind.check(payload):
+        return kind_name, False
+    templated = _MARK in encoded
+    for fault in faults_with_template(payload, kind) if templated else kind.check(payload):
         refuse(replace(fault.under("/payload"), beside="/kind"))
-    return kind.needs(payload, job_name)
+    return kind.needs(payload, job_name), templated
+
+
+def faults_with_template(payload: Mapping[str, Any], kind: JobKind) -> list[Fault]:
+    """What is wrong with a payload that may name the time of its run; the kind judges it as a run might have it."""
+    return [*template_faults(payload), *kind.check(render(payload, _SAMPLE_TIME, None))]
+
+
+def _in_its_zone(definition: JobDefinition) -> JobDefinition:
+    """With the zone in which the payload's words are meant, if it has any."""
+    zone = definition.timing.zone if _MARK in _encode(definition.payload) else None
+    if zone == definition.policy.template_zone:
+        return definition
+    policy = msgspec.structs.replace(definition.policy, template_zone=zone)
+    return msgspec.structs.replace(definition, policy=policy)
 
 
 def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault], says_more: bool) -> Timing:

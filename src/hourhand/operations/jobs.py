@@ -20,8 +20,15 @@ from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.schedule import Timing
 from hourhand.model.states import LIVE_STATES, JobState, RunState
+from hourhand.model.templates import render, zone_or_utc
 from hourhand.operations.calendars import calendar_faults, never_allowed
-from hourhand.operations.definition import changes_timing, define_change, define_job, has_null
+from hourhand.operations.definition import (
+    changes_timing,
+    define_change,
+    define_job,
+    faults_with_template,
+    has_null,
+)
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
@@ -276,10 +283,10 @@ class JobOperations:
             now = self._clock.now()
             run_id = self._ids.new_id(now)
             behind = await self._stands_behind(caller, job, request, now)
+            payload = request.payload and render(request.payload, now, zone_or_utc(job.definition.timing.zone))
             made = await self._runs.insert_manual_run(
-                run_id, job, caller.namespace_id, caller.name, request.note, request.payload, now, request.overlap,
-                behind,
-            )  # fmt: skip
+                run_id, job, caller.namespace_id, caller.name, request.note, payload, now, request.overlap, behind
+            )
             if made is not False:
                 self._bus.publish(Topic.READY)
                 return run_id
@@ -409,7 +416,7 @@ class JobOperations:
 
     def _run_payload_faults(self, definition: JobDefinition, payload: Mapping[str, Any]) -> Faults:
         kind = self._kinds.get(definition.kind)
-        faults = [] if kind is None else [fault.under("/payload") for fault in kind.check(payload)]
+        faults = [] if kind is None else [fault.under("/payload") for fault in faults_with_template(payload, kind)]
         if kind is not None and not faults and kind.needs(payload, definition.name) != definition.needs:
             faults.append(Fault("/payload/handler", "handler-differs", "a run cannot change the handler of its job"))
         if has_null(msgspec.json.encode(payload)):

@@ -16,6 +16,8 @@ class Topic(StrEnum):
     """Shards have new owners."""
     PAUSES = "pauses"
     """Something was paused or resumed."""
+    BACKFILLS = "backfills"
+    """A backfill was asked for, or is to go on."""
     NODES = "nodes"
     """Something else is wanted of a node, or it was declared lost."""
 

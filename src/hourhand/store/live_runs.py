@@ -14,6 +14,7 @@ from hourhand.model.ids import instant_of
 from hourhand.model.policy import Policy, Rate, policy_from_json
 from hourhand.model.run import Claim
 from hourhand.model.states import RunEvent, RunState, sources
+from hourhand.model.templates import MARK, render, zone_or_utc
 from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
@@ -167,7 +168,7 @@ class LiveRuns:
                 name,
                 kind,
                 lanes[lane_id].needs,
-                from_json(payload),
+                from_json(payload) if policy is None else _payload(payload, policy, scheduled_for),
                 scheduled_for,
                 ready_at,
                 fence,
@@ -328,6 +329,13 @@ def _gate(row: Record, held: int) -> Gate:
 def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None]:
     # A run that was asked for to repeat an old one has its own time from the moment it was asked for.
     return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id)))
+
+
+def _payload(payload: str, policy: str, due: datetime) -> Any:
+    """With the time that the run stands for put in, where the payload names it."""
+    value = from_json(payload)
+    zone = policy_from_json(policy).template_zone if MARK in payload else None
+    return value if zone is None else render(value, due, zone_or_utc(zone))
 
 
 def _places_left(rows: Sequence[Record]) -> bool:

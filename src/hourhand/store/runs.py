@@ -247,6 +247,7 @@ class Runs:
             requested_by=row["requested_by"],
             note=row["note"],
             retry_of=row["retry_of"],
+            backfill_id=row["backfill_id"],
         )
 
 

@@ -81,6 +81,10 @@ def snapshots() -> FakeExplainStore:
     return FakeExplainStore()
 
 
+not_asked: Any = None
+"""Operations whose routes are tested with a real database elsewhere."""
+
+
 @pytest.fixture
 def calendars() -> FakeCalendarStore:
     return FakeCalendarStore()
@@ -112,6 +116,7 @@ def operations(
         PreviewOperations(calendars, FakeClock()),
         HistoryOperations(ledger, FixedClock()),
         PauseOperations(pauses, FakeNames(), FixedClock(), bus),
+        backfills=not_asked,
     )
 
 

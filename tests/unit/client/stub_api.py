@@ -14,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
+from stub_planning import answer_planning
+
 TOKEN = "hh_stub"
 DUE = "2030-01-31T09:00:00Z"
 FINAL = ("succeeded", "failed", "timed_out", "lost", "cancelled", "skipped", "missed")
@@ -47,6 +49,7 @@ class Stub:
     lines: list[str] = field(default_factory=lambda: ["one", "two", "three"])
     nodes: dict[int, dict[str, Any]] = field(default_factory=dict)
     queues: dict[str, dict[str, Any]] = field(default_factory=dict)
+    backfills: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     patience_asked: int = 0
     """So many looks at a queued run do not move it on."""
@@ -106,6 +109,9 @@ class Stub:
         if seen.headers.get("authorization") != f"Bearer {TOKEN}":
             raise Refused(401, "unauthenticated", "a valid token is needed")
         parts = seen.path.removeprefix("/api/v1/").split("/")
+        planned = answer_planning(self, seen, parts)
+        if planned is not None:
+            return planned
         match seen.method, parts:
             case "GET", ["whoami"]:
                 return 200, {"name": "stub", "namespace": None}

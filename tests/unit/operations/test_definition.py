@@ -1,17 +1,18 @@
 """From what a caller wrote to a definition: every fault at once, and nothing lost in a change."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
 import pytest
-from fake_kinds import KINDS
+from fake_kinds import KINDS, NumberKind
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
-from hourhand.model.errors import InvalidFields
+from hourhand.model.errors import Fault, InvalidFields
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import JobDefinition
 from hourhand.model.local_time import DstOverlap, Gap
@@ -293,3 +294,44 @@ def test_the_fields_that_say_when_are_known(field: str) -> None:
 def test_a_success_cannot_be_named_as_a_failure_to_try_again() -> None:
     found = faults_of(retry=RetryRequest(on=["exit:0", "http:200", "signal:SIGFOO", "exit:3"], never_on=[0]))
     assert found == {f"/retry/{place}": "invalid-retry-entry" for place in ("on/0", "on/1", "on/2", "never_on/0")}
+
+
+# --- the time of the run in the payload -------------------------------------------------------------------
+
+
+def test_a_payload_that_names_the_time_of_its_run_keeps_the_zone_in_which_that_is_meant() -> None:
+    fields: dict[str, Any] = {"payload": {"n": 1, "day": "{{scheduled_date}}"}, "schedule": {"cron": "0 9 * * *"}}
+    made = defined(**fields, zone="Europe/Berlin")
+    assert made.policy.template_zone == "Europe/Berlin"
+    assert defined(**fields).policy.template_zone == "UTC"
+    assert defined().policy is defined().policy  # an ordinary one has nothing of it
+
+    moved = define_change(made, JobPatch(zone="Asia/Tokyo"), JOB_ID, NOW, KINDS)
+    assert moved.policy.template_zone == "Asia/Tokyo"
+    renamed = define_change(made, JobPatch(name="other"), JOB_ID, NOW, KINDS)
+    assert renamed.policy.template_zone == "Europe/Berlin"
+    plain = define_change(made, JobPatch(payload={"n": 1}), JOB_ID, NOW, KINDS)
+    assert plain.policy.template_zone is None
+
+
+def test_wrong_words_of_a_payload_are_refused_with_all_other_faults() -> None:
+    found = faults_of(payload={"n": 1, "a": "{{scheduled_tim}}", "b": ["{{''.__class__}}"]}, queue="no spaces")
+    assert found == {
+        "/payload/a": "template-unknown",
+        "/payload/b/0": "template-forbidden",
+        "/queue": "invalid-queue",
+    }
+
+
+def test_a_kind_judges_a_payload_as_a_run_might_have_it() -> None:
+    judged: list[Any] = []
+
+    class Noting(NumberKind):
+        def check(self, payload: Mapping[str, Any]) -> list[Fault]:
+            judged.append(payload)
+            return []
+
+    request = JobRequest(name="x", kind="number", payload={"url": "https://example.com/{{scheduled_year}}"})
+    made = define_job(request, JOB_ID, NOW, "ada", {"number": Noting()})
+    assert judged == [{"url": "https://example.com/2030"}]
+    assert made.payload == {"url": "https://example.com/{{scheduled_year}}"}

@@ -1,7 +1,7 @@
 -- name: get_live_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
   FROM hourhand.live_runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -11,7 +11,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: get_finished_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note, q.retry_of
+       q.note, q.retry_of, q.backfill_id
   FROM hourhand.runs r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -22,7 +22,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- Newest first. Live runs are few: never more than the backlog.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
@@ -37,7 +37,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_live_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND ((x.job_id = @job_id AND x.cause <> 0) OR x.run_id = @once_run_id::uuid)
@@ -53,7 +53,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_finished_runs
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note, q.retry_of
+       q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
@@ -68,7 +68,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- name: list_finished_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note, q.retry_of
+       q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
          WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
            AND x.state = ANY (@states::smallint[])
