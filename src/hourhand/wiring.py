@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hourhand.config import Config
-from hourhand.database.connections import Database, DatabaseSettings
+from hourhand.database.connections import Database
+from hourhand.database.deadlines import for_heartbeats, for_loops, long_running
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
@@ -53,12 +54,11 @@ from hourhand.store.submissions import Submissions
 from hourhand.store.timetable import Timetable
 from hourhand.store.tokens import Tokens
 from hourhand.store.turns import Turns
+from hourhand.store.versions import Versions
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
 AWAY = (DatabaseUnavailable,)
-LONG_SECONDS_MAX = 600.0
-"""How long a migration or the end of a day of history may take."""
 
 
 @dataclass
@@ -83,6 +83,7 @@ class Store:
     pauses: Pauses
     ledger: Ledger
     backfills: Backfills
+    versions: Versions
 
 
 def store_on(database: Database) -> Store:
@@ -110,6 +111,7 @@ def store_on(database: Database) -> Store:
         pauses,
         Ledger(database, pauses),
         Backfills(database),
+        Versions(database),
     )
 
 
@@ -157,29 +159,12 @@ def partition_cuts(config: Config) -> list[Cut]:
     return [Cut("jobs", 7, 2, None), *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks"))]
 
 
-def for_loops(settings: DatabaseSettings) -> DatabaseSettings:
-    """The same database, with the deadline of what is done all the time."""
-    return replace(settings, statement_seconds_max=min(settings.loop_seconds_max, settings.statement_seconds_max))
-
-
-def long_running(settings: DatabaseSettings) -> DatabaseSettings:
-    """The same database, for what nobody waits for and may not be given up half-way."""
-    return replace(settings, pool_max=1, statement_seconds_max=max(LONG_SECONDS_MAX, settings.statement_seconds_max))
-
-
 @lru_cache(maxsize=1)
 def program_version() -> str:
     try:
         return version("hourhand")
     except PackageNotFoundError:
         return "from source"
-
-
-def for_heartbeats(settings: DatabaseSettings, lease_seconds: float) -> DatabaseSettings:
-    """The same database, for one connection that must not wait longer than the lease can bear."""
-    share = lease_seconds / 3
-    connect, statement = min(settings.connect_seconds_max, share), min(settings.statement_seconds_max, share)
-    return replace(settings, pool_max=1, connect_seconds_max=connect, statement_seconds_max=statement)
 
 
 def node_name(config: Config, role: str) -> str:
@@ -419,6 +404,7 @@ class ApiNode(Node):
         from hourhand.operations.previews import PreviewOperations
         from hourhand.operations.queues import QueueOperations
         from hourhand.operations.runs import RunOperations
+        from hourhand.operations.versions import VersionOperations
 
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         store = self.store
@@ -449,6 +435,7 @@ class ApiNode(Node):
             history=HistoryOperations(store.ledger, self.clock),
             pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
             backfills=BackfillOperations(store.backfills, store.jobs, store.runs, self.clock, self.ids, self.bus),
+            versions=VersionOperations(store.versions, store.jobs, kinds, self.clock, self.bus),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None

@@ -204,8 +204,8 @@ async def test_a_change_makes_a_new_version_and_keeps_the_old_one(store: Store) 
     assert await change(store, job_id, definition(every(60), name="third"), at(60), version=2) == []
     found = await get(store, job_id)
     assert (found.version, found.definition.name, found.next_due, found.updated_at) == (3, "third", at(60), START)
-    versions = await store.jobs.list_versions(NAMESPACE, job_id, 10)
-    assert [(old["version"], old["definition"]["name"]) for old in versions] == [
+    versions = await store.versions.list_versions(NAMESPACE, job_id, None, 10)
+    assert [(old.version, old.definition.name) for old in versions] == [
         (3, "third"),
         (2, "second"),
         (1, "first"),
@@ -218,7 +218,7 @@ async def test_a_change_of_another_version_than_the_expected_one_changes_nothing
     assert await change(store, job_id, definition(every(60), name="late"), at(60), version=2) is None
     assert await get(store, job_id) == before
     assert len(await rows(store, "live_runs")) == 1
-    assert len(await store.jobs.list_versions(NAMESPACE, job_id, 10)) == 1
+    assert len(await store.versions.list_versions(NAMESPACE, job_id, None, 10)) == 1
 
 
 async def test_a_change_withdraws_unstarted_future_runs_and_sets_the_cursor_back(store: Store) -> None:

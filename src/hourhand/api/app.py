@@ -35,6 +35,7 @@ from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
+from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.operations.access import Access
 from hourhand.operations.backfills import BackfillOperations
@@ -49,6 +50,7 @@ from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
 from hourhand.operations.runs import RunOperations
+from hourhand.operations.versions import VersionOperations
 
 __all__ = ["ApiOperations", "ApiSettings", "build_app", "list_endpoints"]
 
@@ -71,6 +73,7 @@ class ApiOperations:
     history: HistoryOperations
     pauses: PauseOperations
     backfills: BackfillOperations
+    versions: VersionOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
@@ -84,6 +87,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
     jobs, runs = operations.jobs, operations.runs
     endpoints = [
         *JobRoutes(jobs, runs, settings).endpoints(),
+        *VersionRoutes(operations.versions).endpoints(),
         *RunRoutes(runs).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),

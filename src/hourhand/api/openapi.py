@@ -77,7 +77,7 @@ def _names(endpoint: Endpoint) -> list[str]:
 
 
 def _path_schema(name: str) -> dict[str, Any]:
-    if name == "node_id":
+    if name in ("node_id", "version"):
         return {"type": "integer"}
     return {"type": "string", "format": "uuid"} if name.lower().endswith("id") else {"type": "string"}
 

@@ -36,6 +36,13 @@ IDEMPOTENCY_KEY: Final = Parameter(
 )
 
 
+IF_MATCH: Final = Parameter(
+    "If-Match",
+    "Does it only if the job has this version, as its ETag says; else the answer is 412.",
+    {"type": "string", "pattern": '^(\\*|"?[0-9]{1,9}"?)$'},
+)
+
+
 def limit_parameter(default: int, most: int) -> Parameter:
     return Parameter(
         "limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": most, "default": default}

@@ -111,10 +111,6 @@ class TimesView(msgspec.Struct):
     times: Sequence[datetime]
 
 
-class VersionsView(msgspec.Struct):
-    versions: Sequence[dict[str, Any]]
-
-
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID

@@ -17,7 +17,9 @@ VERBS = {
     "next": Lazy("hourhand.cli.job_read", "next_", "Show when a job is due next."),
     "history": Lazy("hourhand.cli.history", "history", "Show what became of every due time, and why."),
     "runs": Lazy("hourhand.cli.job_read", "runs", "List the runs of a job, newest first."),
-    "versions": Lazy("hourhand.cli.job_read", "versions", "Show who changed a job, and when."),
+    "versions": Lazy("hourhand.cli.job_versions", "versions", "Show who changed a job, when, and what."),
+    "diff": Lazy("hourhand.cli.job_versions", "diff", "Show what differs between two versions of a job."),
+    "rollback": Lazy("hourhand.cli.job_versions", "rollback", "Make an earlier version of a job the newest."),
 }
 OTHER_WORDS = {
     "add": "create",
@@ -31,6 +33,8 @@ OTHER_WORDS = {
     "remove": "delete",
     "cancel": "delete",
     "trigger": "run",
+    "revert": "rollback",
+    "undo": "rollback",
     "ledger": "history",
     "why": "history",
 }

@@ -89,23 +89,6 @@ def runs(job: str, status: str | None, limit: int, everything: bool) -> None:
     show_runs(shortened(listed, limit, everything))
 
 
-@click.command()
-@click.argument("job")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@session_options
-def versions(job: str, limit: int) -> None:
-    """Show who changed a job, and when."""
-    with connected() as client:
-        found = client.versions(find_job(client, job), limit)
-
-    def table() -> None:
-        from hourhand.cli.tables import version_table
-
-        version_table(found) if found else say("no versions")
-
-    show(found, table)
-
-
 def show_runs(listed: list[Any]) -> None:
     def table() -> None:
         from hourhand.cli.tables import run_table

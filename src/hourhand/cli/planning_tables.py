@@ -1,11 +1,16 @@
 """Backfills, forecasts and versions drawn for people. Imported only when something is to be drawn."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from hourhand.cli.layout import Column, draw_details, draw_table
+from rich.text import Text
+
+from hourhand.cli.exits import printable
+from hourhand.cli.layout import Column, console_here, draw_details, draw_table
 from hourhand.cli.times import length_text, local_time
-from hourhand.client.planning import BackfillView
+from hourhand.client.planning import BackfillView, DiffView
+from hourhand.client.views import FieldChangeView, VersionView
 
 
 def backfill_table(backfills: Sequence[BackfillView]) -> None:
@@ -68,6 +73,34 @@ def backfill_details(found: BackfillView) -> None:
             ("notes", "\n".join(found.notes)),
         ]
     )
+
+
+def version_table(versions: Sequence[VersionView]) -> None:
+    columns = [Column("VERSION", kind="number"), Column("CHANGED", kind="time"), Column("BY"), Column("WHAT CHANGED")]
+    draw_table(columns, [(v.version, v.changed_at, v.changed_by, _changed(v)) for v in versions])
+
+
+def _changed(version: VersionView) -> str:
+    if version.changes is None:
+        return "created" if version.version == 1 else "-"
+    return ", ".join(_field(change) for change in version.changes) or "nothing"
+
+
+def diff_lines(found: DiffView) -> None:
+    """One line for what was there, one for what is there instead."""
+    console = console_here()
+    console.print(Text(f"version {found.start} to {found.end}", style="bold"))
+    for change in found.changes:
+        console.print(Text(_field(change), style="bold"))
+        for sign, value, colour in (("-", change.before, "red"), ("+", change.after, "green")):
+            if value is not None:
+                console.print(Text(f"  {sign} {printable(json.dumps(value, ensure_ascii=False))}", style=colour))
+
+
+def _field(change: FieldChangeView) -> str:
+    """As people write it: payload.argv."""
+    names = change.field.removeprefix("/").split("/")
+    return printable(".".join(name.replace("~1", "/").replace("~0", "~") for name in names))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,6 @@ from hourhand.client.views import (
     RunView,
     ShardOwnerView,
     ShardView,
-    VersionView,
 )
 
 
@@ -63,13 +62,6 @@ def run_table(runs: Sequence[RunView]) -> None:
         )
         for run in runs
     ]
-    draw_table(columns, rows)
-
-
-def version_table(versions: Sequence[VersionView]) -> None:
-    columns = [Column("VERSION", kind="number"), Column("CHANGED", kind="time"), Column("BY"), Column("WHAT CHANGED")]
-    older = {version.version + 1: version.definition for version in versions}
-    rows = [(v.version, v.changed_at, v.changed_by, _changes(v, older.get(v.version))) for v in versions]
     draw_table(columns, rows)
 
 
@@ -402,36 +394,6 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
             return f"cron {cron}"
         case _:
             return json.dumps(schedule)
-
-
-def _changes(version: VersionView, before: dict[str, Any] | None) -> str:
-    if before is None:  # the first version, or the oldest that was asked for
-        return "created" if version.version == 1 else "-"
-    return ", ".join(_changed(before, version.definition)) or "nothing"
-
-
-_STORED_NAMES: Final = {
-    "rate": "rate_limit",
-    "queue_timeout_seconds": "queue_timeout",
-    "deadline_seconds": "deadline",
-    "kill_on_disconnect": "on_disconnect",
-    "timeout_seconds": "timeout",
-}
-"""Fields that are stored under another name than people know."""
-
-
-def _changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The names of the fields that differ; of a policy, of what is in it."""
-    named: list[str] = []
-    for key in {**before, **after}:
-        old, new = before.get(key), after.get(key)
-        if old == new:
-            continue
-        if key == "policy":
-            named += _changed(old or {}, new or {})
-        else:
-            named.append(_STORED_NAMES.get(key, key))
-    return named
 
 
 def _counts(counts: dict[str, int]) -> str:

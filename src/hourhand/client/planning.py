@@ -99,17 +99,11 @@ class ForecastView(msgspec.Struct, kw_only=True, rename={"start": "from", "end":
     notes: list[str] = []
 
 
-class FieldChangeView(msgspec.Struct, kw_only=True):
-    field: str
-    before: Any = None
-    after: Any = None
-
-
 class DiffView(msgspec.Struct, kw_only=True, rename={"start": "from", "end": "to"}):
     job_id: UUID
     start: int
     end: int
-    changes: list[FieldChangeView] = []
+    changes: list[views.FieldChangeView] = []
 
 
 # --- calls ------------------------------------------------------------------------------------------------

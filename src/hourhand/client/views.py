@@ -236,11 +236,22 @@ class JobStatusView(msgspec.Struct, kw_only=True):
         return self.status in _FINAL_JOB_WORDS
 
 
+class FieldChangeView(msgspec.Struct, kw_only=True):
+    """One difference between two versions; `field` is a JSON pointer into the definition."""
+
+    field: str
+    before: Any = None
+    after: Any = None
+
+
 class VersionView(msgspec.Struct, kw_only=True):
     version: int
     changed_at: datetime | None = None
     changed_by: str | None = None
     definition: dict[str, Any] = {}
+    """As it would be sent."""
+    changes: list[FieldChangeView] | None = None
+    """Against the version before; None for the first."""
 
 
 class LogLineView(msgspec.Struct, kw_only=True):

@@ -124,9 +124,9 @@ def define_change(
     return definition
 
 
-def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
-    """The old definition as a request, with the fields of the patch in their places."""
-    current: dict[str, Any] = {
+def words_of(old: JobDefinition) -> dict[str, Any]:
+    """The definition in the caller's words, field by field."""
+    return {
         "name": old.name,
         "kind": old.kind,
         "payload": dict(old.payload),
@@ -148,6 +148,11 @@ def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
         "description": old.description,
         "owner": old.owner,
     }
+
+
+def change_request(old: JobDefinition, patch: JobPatch) -> JobRequest:
+    """The old definition as a request, with the fields of the patch in their places."""
+    current = words_of(old)
     if not changes_timing(patch):
         # Kept as it is, not read again: an `at` that has passed would be refused now, an interval anchored anew.
         current |= dict.fromkeys(_TIMING_FIELDS)

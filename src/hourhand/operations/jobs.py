@@ -202,10 +202,7 @@ class JobOperations:
         """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version."""
         for _ in range(5):
             old = await self.get(caller, job_id)
-            if if_version is not None and old.version != if_version:
-                raise Conflict(
-                    "version-mismatch", f"the job has version {old.version}, not {if_version}", version=old.version
-                )
+            refuse_other_version(old, if_version)
             if old.state is JobState.CANCELLED:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()
@@ -220,16 +217,26 @@ class JobOperations:
                 return Changed(await self.get(caller, job_id), too_late)
         raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
-    async def pause(self, caller: Caller, job_id: UUID, reason: str | None, until: datetime | None = None) -> Changed:
+    async def pause(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        reason: str | None,
+        until: datetime | None = None,
+        *,
+        if_version: int | None = None,
+    ) -> Changed:
         """No due time that is later than the answer makes a run, until `until` or until somebody resumes the job. A job
         that is paused stays so since when it was, for the new reason."""
         job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
         _refuse_final(job, "paused")
         now = self._clock.now()
         too_late = await self._jobs.set_status(
-            caller.namespace_id, job_id, JobState.PAUSED, None, reason, now, by=caller.name, until=until
+            caller.namespace_id, job_id, JobState.PAUSED, None, reason, now, if_version, by=caller.name, until=until
         )
         if too_late is None:
+            refuse_other_version(await self.get(caller, job_id), if_version)
             raise Conflict("job-final", "the job has just been cancelled and cannot be paused")
         return Changed(await self.get(caller, job_id), too_late)
 
@@ -241,11 +248,14 @@ class JobOperations:
         """What it would refuse."""
         return pause_faults(request, self._clock.now())
 
-    async def resume(self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE) -> Changed:
+    async def resume(
+        self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE, *, if_version: int | None = None
+    ) -> Changed:
         """Goes on from now; of what fell into the pause only that is run which is to be caught up. A job that runs once
         and whose time passed during the pause runs at once."""
         for _ in range(5):
             job = await self.get(caller, job_id)
+            refuse_other_version(job, if_version)
             _refuse_final(job, "resumed")
             if job.state is JobState.SCHEDULED:
                 return Changed(job, [])
@@ -262,19 +272,28 @@ class JobOperations:
                 return Changed(await self.get(caller, job_id), too_late)
         raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
-    async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
+    async def cancel(self, caller: Caller, job_id: UUID, if_version: int | None = None) -> Changed:
         """Ends the job: waiting runs end at once, running ones are asked to stop. Doing it twice changes nothing."""
         job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
         if job.state is JobState.CANCELLED:
             return Changed(job, [])
-        too_late = await self._set_state(caller, job_id, JobState.CANCELLED, None, None)
+        now = self._clock.now()
+        too_late = await self._jobs.set_status(
+            caller.namespace_id, job_id, JobState.CANCELLED, None, None, now, if_version
+        )
+        if too_late is None:
+            refuse_other_version(await self.get(caller, job_id), if_version)
         self._bus.publish(Topic.CANCEL)
         return Changed(await self.get(caller, job_id), too_late or [])
 
-    async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
+    async def run_now(
+        self, caller: Caller, job_id: UUID, request: RunNowRequest, if_version: int | None = None
+    ) -> UUID:
         """A run outside the schedule. Also of paused and completed jobs; not of cancelled ones."""
         for _ in range(5):
             job = await self.get(caller, job_id)
+            refuse_other_version(job, if_version)
             if job.state is JobState.CANCELLED:
                 raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
             faults = self._run_faults(job.definition, request)
@@ -324,10 +343,6 @@ class JobOperations:
         if timing.calendars and self._calendars is not None:
             timing = around(timing, await self._calendars.find(caller.namespace_id, timing.calendars))
         return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), min(count, timing.max_runs or count))
-
-    async def versions(self, caller: Caller, job_id: UUID, limit: int) -> Sequence[dict[str, Any]]:
-        await self.get(caller, job_id)
-        return await self._jobs.list_versions(caller.namespace_id, job_id, limit)
 
     # --- steps -------------------------------------------------------------------------------------------
 
@@ -428,20 +443,14 @@ class JobOperations:
                 faults.append(Fault("/payload", "invalid-key", str(fault)))
         return faults
 
-    async def _set_state(
-        self,
-        caller: Caller,
-        job_id: UUID,
-        state: JobState,
-        cursor: datetime | None,
-        reason: str | None,
-        version: int | None = None,
-    ) -> Uuids | None:
-        now = self._clock.now()
-        return await self._jobs.set_status(caller.namespace_id, job_id, state, cursor, reason, now, version)
-
     async def _runs_of(self, caller: Caller, job: Job) -> int:
         return len(await self._runs.list_runs(caller.namespace_id, job, [*RunState], None, 1))
+
+
+def refuse_other_version(job: Job, if_version: int | None) -> None:
+    """Whoever names a version has seen that one, and wants nothing done to another."""
+    if if_version is not None and job.version != if_version:
+        raise Conflict("version-mismatch", f"the job has version {job.version}, not {if_version}", version=job.version)
 
 
 def _with_next_run(job: Job, rules: Mapping[str, CalendarRule]) -> Job:

@@ -90,9 +90,6 @@ class JobStore(Protocol):
         are of a pause; a paused job keeps the beginning of its pause. `catch_up`: what is run, when resumed, of that
         which fell into the pause."""
 
-    async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
-        """Every version, the current one first: number, definition, when and by whom."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cursor:

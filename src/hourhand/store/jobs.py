@@ -254,13 +254,6 @@ class Jobs:
                 await self._cancel_runs(db, old, now)
             return await self._held_runs(db, old)
 
-    async def list_versions(self, namespace_id: int, job_id: UUID, limit: int) -> list[dict[str, Any]]:
-        wanted = {"namespace_ids": [namespace_id], "job_ids": [job_id]}
-        current = await self._database.fetch_one(self._queries["get_jobs"], **wanted)
-        rows = await self._database.fetch(self._queries["list_versions"], job_id=job_id, limit=limit - 1)
-        newest = [] if current is None else [version_of(current)]
-        return newest + [{**dict(row), "definition": from_json(row["definition"])} for row in rows]
-
     # --- steps -------------------------------------------------------------------------------------------
 
     async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:

@@ -30,6 +30,7 @@ from hourhand.model.pauses import Pause, PauseScope
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
 from hourhand.operations.definition import define_change, define_job
+from hourhand.operations.jobs import refuse_other_version
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.requests import (
     Caller,
@@ -171,8 +172,7 @@ class FakeJobs:
 
     async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
         old = await self.get(caller, job_id)
-        if if_version is not None and old.version != if_version:
-            raise Conflict("version-mismatch", f"the job has version {old.version}, not {if_version}")
+        refuse_other_version(old, if_version)
         definition = define_change(old.definition, patch, job_id, NOW, KINDS)
         self.calls.append(("update", patch))
         return self._changed(
@@ -185,23 +185,40 @@ class FakeJobs:
     def faults_of_pause(self, request: PauseRequest) -> Faults:
         return pause_faults(request, NOW)
 
-    async def pause(self, caller: Caller, job_id: UUID, reason: str | None, until: datetime | None = None) -> Changed:
+    async def pause(
+        self,
+        caller: Caller,
+        job_id: UUID,
+        reason: str | None,
+        until: datetime | None = None,
+        *,
+        if_version: int | None = None,
+    ) -> Changed:
         job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
         own = Pause(PauseScope.JOB, "", NOW, caller.name, reason, until)
         return self._changed(replace(job, state=JobState.PAUSED, pause_reason=reason, pauses=[own]))
 
-    async def resume(self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE) -> Changed:
+    async def resume(
+        self, caller: Caller, job_id: UUID, catch_up: CatchUp = CatchUp.NONE, *, if_version: int | None = None
+    ) -> Changed:
         self.calls.append(("resume", catch_up))
         job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
         if job.state is JobState.CANCELLED:
             raise Conflict("job-final", "the job is cancelled and cannot be resumed")
         return self._changed(replace(job, state=JobState.SCHEDULED, pause_reason=None, pauses=()))
 
-    async def cancel(self, caller: Caller, job_id: UUID) -> Changed:
-        return self._changed(replace(await self.get(caller, job_id), state=JobState.CANCELLED))
-
-    async def run_now(self, caller: Caller, job_id: UUID, request: RunNowRequest) -> UUID:
+    async def cancel(self, caller: Caller, job_id: UUID, if_version: int | None = None) -> Changed:
         job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
+        return self._changed(replace(job, state=JobState.CANCELLED))
+
+    async def run_now(
+        self, caller: Caller, job_id: UUID, request: RunNowRequest, if_version: int | None = None
+    ) -> UUID:
+        job = await self.get(caller, job_id)
+        refuse_other_version(job, if_version)
         if job.state is JobState.CANCELLED:
             raise Conflict("job-cancelled", "a cancelled job cannot be run")
         if faults := await self.faults_of_run(caller, job_id, request):
@@ -212,9 +229,6 @@ class FakeJobs:
     async def next_times(self, caller: Caller, job_id: UUID, count: int) -> Any:
         job = await self.get(caller, job_id)
         return job.definition.timing.due_between(NOW, datetime(9000, 1, 1, tzinfo=UTC), count)
-
-    async def versions(self, caller: Caller, job_id: UUID, limit: int) -> Any:
-        return [{"version": 1, "changed_at": NOW, "changed_by": "tester", "definition": {"name": "a"}}]
 
     def _changed(self, job: Job) -> Changed:
         self.jobs[job.job_id] = job

@@ -117,6 +117,7 @@ def operations(
         HistoryOperations(ledger, FixedClock()),
         PauseOperations(pauses, FakeNames(), FixedClock(), bus),
         backfills=not_asked,
+        versions=not_asked,
     )
 
 

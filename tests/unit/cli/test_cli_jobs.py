@@ -280,15 +280,16 @@ def test_details_versions_and_due_times_are_shown_to_people(hourhand: Run, stub:
 
 
 def test_a_table_tells_which_fields_a_version_changed(berlin: None, capsys: pytest.CaptureFixture[str]) -> None:
-    from hourhand.cli.tables import version_table
+    from hourhand.cli.planning_tables import version_table
     from hourhand.client import VersionView
+    from hourhand.client.views import FieldChangeView
 
-    old = VersionView(version=1, definition={"queue": "a", "name": "x"})
-    version_table([VersionView(version=2, definition={"queue": "b", "name": "x", "owner": "me"}), old])
+    changes = [FieldChangeView(field="/queue", before="a", after="b"), FieldChangeView(field="/payload/argv")]
+    version_table([VersionView(version=2, changes=changes), VersionView(version=1)])
     version_table([])
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[-2:] == ["queue,", "owner"]
+    assert lines[1].split()[-2:] == ["queue,", "payload.argv"]
     assert lines[2].split()[-1] == "created"
 
 
@@ -498,17 +499,6 @@ def test_a_job_is_run_beside_another_run_when_that_is_asked_for(hourhand: Run, s
     stub.add_job("backup")
     hourhand("job", "run", "backup", "--overlap", "allow")
     assert stub.asked("POST", "/run").json == {"overlap": "allow"}
-
-
-def test_a_version_names_the_fields_of_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    from hourhand.cli.tables import version_table
-    from hourhand.client.views import VersionView
-
-    older = {"name": "a", "policy": None}
-    newer = {"name": "a", "policy": {"rate": {"count": 5, "seconds": 1.0}, "max_concurrency": 3}}
-    version_table([VersionView(version=2, definition=newer), VersionView(version=1, definition=older)])
-
-    assert "rate_limit, max_concurrency" in capsys.readouterr().out
 
 
 def test_of_several_runs_the_one_that_cannot_be_run_again_is_named(hourhand: Run, stub: Stub) -> None:

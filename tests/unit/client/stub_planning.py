@@ -20,6 +20,18 @@ def answer_planning(stub: Any, seen: Any, parts: list[str]) -> tuple[int, Any] |
             status = {"pause": "paused", "resume": "running", "cancel": "cancelled"}[verb]
             stub.backfills[identity]["status"] = status
             return 200, stub.backfills[identity]
+        case "GET", ["jobs", identity, "diff"]:
+            changes = [
+                {"field": "/payload/argv", "before": ["a"], "after": ["b", "c"]},
+                {"field": "/queue", "after": "q"},
+            ]
+            end = int(seen.params.get("to", ["2"])[0])
+            start = int(seen.params.get("from", [str(end - 1)])[0])
+            return 200, {"job_id": identity, "from": start, "to": end, "changes": changes if start != end else []}
+        case "POST", ["jobs", identity, "rollback"]:
+            job = stub.jobs[identity]
+            job["version"] += 1
+            return 200, {"job": job, "too_late": []}
     return None
 
 

@@ -9,7 +9,7 @@ from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import decode_optional_body, read_batch, read_body, read_lines, read_optional_body
 from hourhand.api.endpoints import NDJSON, Call, Endpoint
 from hourhand.api.faults import FAULTS_MAX, all_faults
-from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, Parameter, Query, limit_parameter, pick
+from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, IF_MATCH, Parameter, Query, limit_parameter, pick
 from hourhand.api.routes.runs import FILTERS, run_page_answer
 from hourhand.api.settings import ApiSettings
 from hourhand.api.views import (
@@ -21,7 +21,6 @@ from hourhand.api.views import (
     RunIdView,
     RunPageView,
     TimesView,
-    VersionsView,
     change_view,
     job_view,
     run_view,
@@ -106,10 +105,20 @@ class JobRoutes:
             ),
             Endpoint("GET", _ONE, self.get, tag, "One job", JobView),
             Endpoint(
-                "PATCH", _ONE, self.patch, tag, "Change a job; only the fields given change", ChangeView, 200, JobPatch
+                "PATCH",
+                _ONE,
+                self.patch,
+                tag,
+                "Change a job; only the fields given change",
+                ChangeView,
+                200,
+                JobPatch,
+                headers=(IF_MATCH,),
             ),
-            Endpoint("PUT", _ONE, self.update, tag, "The same as PATCH", ChangeView, 200, JobPatch),
-            Endpoint("DELETE", _ONE, self.cancel, tag, "Cancel a job", ChangeView),
+            Endpoint(
+                "PUT", _ONE, self.update, tag, "The same as PATCH", ChangeView, 200, JobPatch, headers=(IF_MATCH,)
+            ),
+            Endpoint("DELETE", _ONE, self.cancel, tag, "Cancel a job", ChangeView, headers=(IF_MATCH,)),
             *self._verbs(tag),
             *self._questions(tag),
         ]
@@ -126,6 +135,7 @@ class JobRoutes:
                 200,
                 PauseRequest,
                 body_required=False,
+                headers=(IF_MATCH,),
             ),
             Endpoint(
                 "POST",
@@ -137,6 +147,7 @@ class JobRoutes:
                 200,
                 ResumeRequest,
                 body_required=False,
+                headers=(IF_MATCH,),
             ),
             Endpoint(
                 "POST",
@@ -148,6 +159,7 @@ class JobRoutes:
                 202,
                 RunNowRequest,
                 body_required=False,
+                headers=(IF_MATCH,),
             ),
         ]
 
@@ -166,15 +178,6 @@ class JobRoutes:
             ),
             Endpoint(
                 "GET", _ONE + "/next", self.next_times, tag, "When it falls due next", TimesView, parameters=(count,)
-            ),
-            Endpoint(
-                "GET",
-                _ONE + "/versions",
-                self.versions,
-                tag,
-                "Who changed it, when, and how it was",
-                VersionsView,
-                parameters=(limit_parameter(50, 500),),
             ),
         ]
 
@@ -230,27 +233,29 @@ class JobRoutes:
         patch, form = read_body(call.body, JobPatch)
         if form:
             raise all_faults(form, await self._jobs.faults_of_change(call.caller, job_id, patch))
-        return _changed(await self._jobs.update(call.caller, job_id, patch, if_version))
+        return changed_answer(await self._jobs.update(call.caller, job_id, patch, if_version))
 
     async def cancel(self, call: Call) -> Answer:
-        return _changed(await self._jobs.cancel(call.caller, call.id("job_id")))
+        return changed_answer(await self._jobs.cancel(call.caller, call.id("job_id"), call.if_version()))
 
     async def pause(self, call: Call) -> Answer:
         request, form = read_optional_body(call.body, PauseRequest)
         if form:
             raise all_faults(form, self._jobs.faults_of_pause(request))
-        return _changed(await self._jobs.pause(call.caller, call.id("job_id"), *self._jobs.read_pause(request)))
+        wish, version = self._jobs.read_pause(request), call.if_version()
+        return changed_answer(await self._jobs.pause(call.caller, call.id("job_id"), *wish, if_version=version))
 
     async def resume(self, call: Call) -> Answer:
-        catch_up = read_resume(decode_optional_body(call.body, ResumeRequest))
-        return _changed(await self._jobs.resume(call.caller, call.id("job_id"), catch_up))
+        catch_up, version = read_resume(decode_optional_body(call.body, ResumeRequest)), call.if_version()
+        return changed_answer(await self._jobs.resume(call.caller, call.id("job_id"), catch_up, if_version=version))
 
     async def run(self, call: Call) -> Answer:
         job_id = call.id("job_id")
+        if_version = call.if_version()
         request, form = read_optional_body(call.body, RunNowRequest)
         if form:
             raise all_faults(form, await self._jobs.faults_of_run(call.caller, job_id, request))
-        run_id = await self._jobs.run_now(call.caller, job_id, request)
+        run_id = await self._jobs.run_now(call.caller, job_id, request, if_version)
         return json_answer(RunIdView(run_id), 202, [header("location", f"/api/v1/runs/{run_id}")])
 
     async def status(self, call: Call) -> Answer:
@@ -266,10 +271,6 @@ class JobRoutes:
     async def next_times(self, call: Call) -> Answer:
         count = call.query.integer("count", 10, 1, 500)
         return json_answer(TimesView(await self._jobs.next_times(call.caller, call.id("job_id"), count)))
-
-    async def versions(self, call: Call) -> Answer:
-        limit = call.query.integer("limit", 50, 1, 500)
-        return json_answer(VersionsView(await self._jobs.versions(call.caller, call.id("job_id"), limit)))
 
 
 async def _caller_for(call: Call, namespace: str | None) -> Caller:
@@ -321,7 +322,8 @@ def _one_namespace(call: Call, requests: Sequence[JobRequest]) -> tuple[str | No
     return first, [*_namespace_clashes(call, first, "/0/namespace"), *clashes[:FAULTS_MAX]]
 
 
-def _changed(changed: Changed) -> Answer:
+def changed_answer(changed: Changed) -> Answer:
+    """A job after a change; its version is the ETag."""
     return json_answer(change_view(changed), 200, [header("etag", f'"{changed.job.version}"')])
 
 

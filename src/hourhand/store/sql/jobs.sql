@@ -168,7 +168,3 @@ SELECT max(scheduled_for) AS latest FROM (
 SELECT run_id, state, scheduled_for FROM hourhand.live_runs
  WHERE run_id = @once_run_id::uuid OR (job_id = @job_id AND cause <> 0)
  ORDER BY run_id;
-
--- name: list_versions
-SELECT version, definition, changed_at, changed_by FROM hourhand.job_versions
- WHERE job_id = @job_id ORDER BY version DESC LIMIT @limit;
