@@ -28,6 +28,7 @@ from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
 from hourhand.runtime.sockets import refuse_taken_port
 from hourhand.runtime.stages import sample_stages
+from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
 from hourhand.scheduler.backfiller import Backfiller
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
@@ -36,6 +37,7 @@ from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
+from hourhand.scheduler.zone_keeper import ZoneKeeper
 from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
@@ -55,6 +57,7 @@ from hourhand.store.timetable import Timetable
 from hourhand.store.tokens import Tokens
 from hourhand.store.turns import Turns
 from hourhand.store.versions import Versions
+from hourhand.store.zones import Zones
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
@@ -84,6 +87,7 @@ class Store:
     ledger: Ledger
     backfills: Backfills
     versions: Versions
+    zones: Zones
 
 
 def store_on(database: Database) -> Store:
@@ -112,6 +116,7 @@ def store_on(database: Database) -> Store:
         Ledger(database, pauses),
         Backfills(database),
         Versions(database),
+        Zones(database),
     )
 
 
@@ -191,6 +196,8 @@ class Node:
         """Set when a part of the node has ended by itself."""
         self.ended_part: PartEnded | None = None
         self._essential: list[Loop] = []
+        self.zone_watch = ZoneWatch()
+        self.loop("zone watch", self.zone_watch.run_once, LOOK_SECONDS, essential=False)
 
     def join_as(
         self, lease_seconds: float, heartbeat_seconds: float, facts: Callable[[], dict[str, Any]]
@@ -199,6 +206,7 @@ class Node:
 
         def all_facts() -> dict[str, Any]:
             about = {"version": program_version(), "host": socket.gethostname(), "lease_seconds": lease_seconds}
+            about["tz_data"] = self.zone_watch.edition
             return {**about, **facts(), "orders": self.membership.orders.value, "late_loops": self.late_loops()}
 
         door = Database(for_heartbeats(self.config.database, lease_seconds), f"{self.role} heartbeat")
@@ -303,6 +311,8 @@ class SchedulerNode(Node):
         )
         backfilling = self.loop("backfiller", backfiller.run_once, UNASKED_SECONDS, essential=False)
         self.bus.subscribe(Topic.BACKFILLS, backfilling.wake)
+        zones = ZoneKeeper(self.store.zones, self.leadership, node_id, self.clock, self.zone_watch)
+        self._zones_loop = self.loop("zone keeper", zones.run_once, LOOK_SECONDS, essential=False)
         self.bus.subscribe(Topic.SHARDS, looking.wake)
         self.bus.subscribe(Topic.NODES, leading.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
@@ -316,7 +326,8 @@ class SchedulerNode(Node):
         with contextlib.suppress(*AWAY):
             await self.leadership.resign()
         self.bus.publish(Topic.NODES)
-        await self._pruning_loop.cancel()  # it may take minutes, and the shards wait for this node's end
+        for loop in (self._pruning_loop, self._zones_loop):
+            await loop.cancel()  # they may take minutes, and the shards wait for this node's end
         await super().stop()
         await self.pruning.close()
 

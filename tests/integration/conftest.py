@@ -10,6 +10,8 @@ from hourhand.wiring import Store, store_on
 
 # The short words for jobs and runs are those of the store's own tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "database"))
+# And tz data is made up as in the tests of the model.
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "model"))
 
 
 @pytest.fixture

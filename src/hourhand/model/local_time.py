@@ -108,7 +108,7 @@ def instants_of(local: datetime, zone: ZoneInfo, rule: DstRule) -> list[datetime
     if early == late:
         return [early]
     if early > late:
-        return [_jump_between(late, early, zone)] if rule.fixed and rule.gap is Gap.FIRE_AFTER else []
+        return [jump_between(late, early, zone)] if rule.fixed and rule.gap is Gap.FIRE_AFTER else []
     return [early] * rule.first_pass + [late] * rule.second_pass
 
 
@@ -125,7 +125,7 @@ def find_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | 
     back: ask for a few days at a time."""
     if until <= after or after.astimezone(zone).utcoffset() == until.astimezone(zone).utcoffset():
         return None
-    return _jump_between(after, until, zone)
+    return jump_between(after, until, zone)
 
 
 def _next_ahead(
@@ -146,7 +146,7 @@ def _next_ahead(
                 return late
             local = next_local(local)
             continue
-        jump = _jump_between(late, early, zone)
+        jump = jump_between(late, early, zone)
         if rule.fixed and rule.gap is Gap.FIRE_AFTER:
             return jump  # later than `after`: a gap that lies ahead on the clock lies ahead in time
         # Straight to the far side: a schedule of every second would otherwise try each second of the gap.
@@ -159,7 +159,7 @@ def _next_in_second_pass(
 ) -> datetime | None:
     """The first due instant after the clock is set back, seen from inside the first pass."""
     _, late = _both_readings(wall.replace(tzinfo=None, fold=0), zone)
-    jump = _jump_between(after, late, zone)
+    jump = jump_between(after, late, zone)
     local = next_local(jump.astimezone(zone).replace(tzinfo=None, fold=0) - _TICK)
     if local is None:
         return None
@@ -198,7 +198,7 @@ def _both_readings(local: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]
     return first, first if before == behind else plain - behind
 
 
-def _jump_between(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
+def jump_between(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
     """The instant in (low, high] at which the zone's offset changes."""
     offset = low.astimezone(zone).utcoffset()
     low = low.replace(microsecond=0)
@@ -300,6 +300,13 @@ def load_zone(name: str) -> ZoneInfo:
     suggestions = _suggest_zones(name)
     hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else f"; {_ZONE_EXAMPLE}"
     raise ZoneFault(f"there is no time zone {name!r}{hint}", suggestions)
+
+
+def forget_zones() -> None:
+    """Reads the tz data anew from now on: it has been replaced."""
+    ZoneInfo.clear_cache()
+    for cache in (load_zone, _steady_offset, _known_zones):
+        cache.cache_clear()
 
 
 def _suggest_zones(name: str) -> tuple[str, ...]:

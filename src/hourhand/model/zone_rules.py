@@ -1,0 +1,79 @@
+"""What a time zone's rules come to, so that two editions of the tz data can be compared zone by zone.
+
+A digest says when the clock of a zone is set and to what, from 2020 to 2050: that is what due times follow from. Names
+of zones and abbreviations do not count, nor how the data is written down: two machines whose clocks agree have the same
+digests. And where a job goes on when its zone has got other rules.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from hourhand.model.local_time import jump_between
+from hourhand.model.schedule import Timing
+
+_FIRST: Final = datetime(2020, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(2050, 1, 1, tzinfo=UTC)
+_STEP: Final = timedelta(days=6)
+_STEPS: Final = [_FIRST + number * _STEP for number in range((_LAST - _FIRST) // _STEP + 1)]
+
+SHIFT_MAX: Final = timedelta(hours=26)
+"""How far a due time can move with the rules: from one end of the world's clocks to the other."""
+_LOOKS_MAX: Final = 500
+_TICK: Final = timedelta(microseconds=1)
+
+
+def rules_digest(zone: ZoneInfo) -> str:
+    """The same for zones whose clocks show the same from 2020 to 2050."""
+    digest = blake2b(digest_size=16)
+    for at, offset in _changes(zone):
+        digest.update(f"{at.timestamp():.0f} {offset.total_seconds():.0f}\n".encode())
+    return digest.hexdigest()
+
+
+def _changes(zone: ZoneInfo) -> Iterator[tuple[datetime, timedelta]]:
+    """When the clock is set, and the offset from then on; first the one at the beginning."""
+    before = _offset(_FIRST, zone)
+    yield _FIRST, before
+    for step in _STEPS[1:]:
+        offset = _offset(step, zone)
+        if offset != before:  # found between two looks; no zone sets its clock and sets it back within a week
+            yield jump_between(step - _STEP, step, zone), offset
+            before = offset
+
+
+def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
+    offset = instant.astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset
+
+
+def replanned(timing: Timing, next_fire: datetime, dealt_with: datetime | None) -> datetime | None:
+    """Where the cursor of a job goes whose zone has got other rules; None when it stays where it is.
+
+    The due time that it stood for has moved with the clock: it is the one nearest to where it was. That may lie in the
+    past, if the news came late; then it is late, and the job's catch-up decides. One that was dealt with before is not
+    repeated at its new time. Due times strictly increase: nothing goes back behind what is `dealt_with`.
+    """
+    later = timing.next_after(next_fire - _TICK)
+    if later == next_fire:
+        return None
+    earlier = _last_before(timing, next_fire, later)
+    if earlier is None or (dealt_with is not None and earlier <= dealt_with):
+        return later
+    return earlier if later is None or next_fire - earlier < later - next_fire else later
+
+
+def _last_before(timing: Timing, next_fire: datetime, later: datetime | None) -> datetime | None:
+    """The last due time before the cursor, as far back as a clock may have been moved."""
+    due = timing.next_after(next_fire - SHIFT_MAX)
+    for _ in range(_LOOKS_MAX):
+        if due is None or due == later:
+            return None
+        following = timing.next_after(due)
+        if following == later:
+            return due
+        due = following
+    return None  # so many of them that the next one is near

@@ -1,0 +1,64 @@
+"""The rules of zones as jobs were last planned by them, and the cursors that follow when they change."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.database.connections import Database
+from hourhand.database.queries import load_queries
+from hourhand.model.ids import lowest_id_at
+from hourhand.model.schedule import timing_from_json
+from hourhand.ports.zone_stores import CursorPage, ZonedCursor
+from hourhand.store.jsons import from_json
+
+
+class Zones:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries = load_queries("hourhand.store.sql", "zones.sql", database.schema)
+
+    async def zone_rules(self) -> dict[str, str]:
+        rows = await self._database.fetch(self._queries["zone_rules"])
+        return {row["zone"]: row["digest"] for row in rows}
+
+    async def put_zone_rules(self, node_id: int, epoch: int, rules: Mapping[str, str], now: datetime) -> bool:
+        row = await self._database.fetch_one(
+            self._queries["put_zone_rules"],
+            node_id=node_id,
+            epoch=epoch,
+            zones=list(rules),
+            digests=list(rules.values()),
+            now=now,
+        )
+        return row is not None and bool(row["leads"])
+
+    async def cursors_in_zones(
+        self, zones: Sequence[str], after: UUID | None, since: datetime, limit: int
+    ) -> CursorPage:
+        rows = await self._database.fetch(
+            self._queries["cursors_in_zones"], zones=zones, after=after, since_id=lowest_id_at(since), limit=limit
+        )
+        cursors = [
+            ZonedCursor(
+                row["job_id"],
+                row["next_fire"],
+                row["version"],
+                timing_from_json(from_json(row["timing"])),
+                row["dealt_with"],
+            )
+            for row in rows
+            if row["timing"] is not None
+        ]
+        return CursorPage(cursors, rows[-1]["job_id"] if len(rows) == limit else None)
+
+    async def move_cursors(self, node_id: int, epoch: int, moves: Sequence[tuple[ZonedCursor, datetime]]) -> int:
+        rows = await self._database.fetch(
+            self._queries["move_cursors"],
+            node_id=node_id,
+            epoch=epoch,
+            job_ids=[cursor.job_id for cursor, _ in moves],
+            expected=[cursor.next_fire for cursor, _ in moves],
+            versions=[cursor.version for cursor, _ in moves],
+            next_fires=[due for _, due in moves],
+        )
+        return len(rows)
