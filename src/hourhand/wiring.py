@@ -42,6 +42,7 @@ from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
 from hourhand.store.explain import Explain
+from hourhand.store.forecasts import Forecasts
 from hourhand.store.jobs import Jobs
 from hourhand.store.ledger import Ledger
 from hourhand.store.live_runs import LiveRuns
@@ -408,6 +409,7 @@ class ApiNode(Node):
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
         from hourhand.operations.explain import ExplainOperations
+        from hourhand.operations.forecast import ForecastOperations
         from hourhand.operations.history import HistoryOperations
         from hourhand.operations.jobs import JobOperations
         from hourhand.operations.nodes import NodeOperations
@@ -447,6 +449,7 @@ class ApiNode(Node):
             pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
             backfills=BackfillOperations(store.backfills, store.jobs, store.runs, self.clock, self.ids, self.bus),
             versions=VersionOperations(store.versions, store.jobs, kinds, self.clock, self.bus),
+            forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
         )
         self.app = build_app(operations, config.api)
         self._serving: asyncio.Task[None] | None = None

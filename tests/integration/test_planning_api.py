@@ -1,4 +1,4 @@
-"""The routes of backfills on a real database: what is sent, what is answered, what is refused."""
+"""The routes of backfills, versions and the forecast on a real database: what is sent, answered, refused."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -7,20 +7,24 @@ from uuid import UUID
 
 import httpx
 import pytest
-from crew import NotedBus, Scheduler, SetClock
-from sample_jobs import START, at, every, insert, new_job, rows
+from crew import FunctionKind, NotedBus, Scheduler, SetClock
+from sample_jobs import NAMESPACE, START, at, every, insert, new_job, rows
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.model.errors import Unauthenticated
 from hourhand.model.policy import Overlap, Policy
 from hourhand.operations.backfills import BackfillOperations
+from hourhand.operations.forecast import ForecastOperations
 from hourhand.operations.requests import Caller
+from hourhand.operations.versions import VersionOperations
 from hourhand.ports.event_bus import EventBus
 from hourhand.runtime.ids import IdSource
 from hourhand.scheduler.backfiller import Backfiller
+from hourhand.store.forecasts import Forecasts
 from hourhand.wiring import Store
 
 NOBODY: Any = None
+KINDS: Any = {"number": FunctionKind(NOBODY)}
 TOKEN = "hh_ada"
 LONG_AGO = START - timedelta(days=400)
 
@@ -45,6 +49,8 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
         jobs=NOBODY, runs=NOBODY, cluster=NOBODY, access=cast("Any", OneCaller()), nodes=NOBODY, queues=NOBODY,
         explain=NOBODY,
         backfills=BackfillOperations(store.backfills, store.jobs, store.runs, clock, ids, bus),
+        versions=VersionOperations(store.versions, store.jobs, KINDS, clock, bus),
+        forecast=ForecastOperations(Forecasts(store.database), store.nodes, clock),
     )  # fmt: skip
 
 
@@ -104,6 +110,8 @@ async def test_a_backfill_is_started_watched_paused_resumed_and_cancelled(
     assert (await api.post(f"{where}/resume")).json()["status"] == "running"
     cancelled = (await api.post(f"{where}/cancel")).json()
     assert cancelled["status"] == "cancelled"
+    long_winded = await api.post(f"{where}/pause", json={"reason": "x" * 5000})
+    assert (long_winded.status_code, long_winded.json()["errors"][0]["code"]) == (422, "invalid-text")
     refused = await api.post(f"{where}/pause")
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:hourhand:problem:backfill-final")
 
@@ -148,3 +156,52 @@ async def test_what_does_not_exist_is_not_found(api: httpx.AsyncClient, job_id: 
         await api.post(f"/api/v1/jobs/{IdSource().new_id(START)}/backfill", json=RANGE),
     ):
         assert answer.status_code == 404
+
+
+async def test_versions_are_listed_compared_and_returned_to(
+    api: httpx.AsyncClient, store: Store, job_id: UUID, clock: SetClock
+) -> None:
+    other = new_job(every(3600, LONG_AGO), name="report 2", payload={"n": 2}).definition
+    assert await store.jobs.change_job(NAMESPACE, job_id, other, 1, at(3600), clock.now(), "bob") == []
+    path = f"/api/v1/jobs/{job_id}"
+
+    listed = (await api.get(f"{path}/versions")).json()["versions"]
+    assert [(each["version"], each["changed_by"]) for each in listed] == [(2, "bob"), (1, "ada")]
+    assert listed[1]["changes"] is None
+    assert {"field": "/payload/n", "before": 1, "after": 2} in listed[0]["changes"]
+    assert (await api.get(f"{path}/versions", params={"before": 2})).json()["versions"] == [listed[1]]
+    assert (await api.get(f"{path}/versions/1")).json() == listed[1]
+
+    diff = (await api.get(f"{path}/diff", params={"from": 2, "to": 1})).json()
+    assert (diff["from"], diff["to"]) == (2, 1)
+    assert {"field": "/name", "before": "report 2", "after": "report"} in diff["changes"]
+
+    late = await api.post(f"{path}/rollback", json={"version": 1}, headers={"If-Match": '"1"'})
+    assert (late.status_code, late.json()["type"]) == (412, "urn:hourhand:problem:version-mismatch")
+    back = await api.post(f"{path}/rollback", json={"version": 1}, headers={"If-Match": '"2"'})
+    assert (back.status_code, back.headers["etag"], back.json()["job"]["name"]) == (200, '"3"', "report")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/versions/9", 404, "not-found"),
+        ("/versions/x", 400, "invalid-id"),
+        ("/versions?before=0", 400, "invalid-parameter"),
+        ("/diff?from=9", 404, "not-found"),
+        ("/diff?form=1", 400, "unknown-parameter"),
+    ],
+)
+async def test_versions_that_are_not_there_are_told_so(
+    api: httpx.AsyncClient, job_id: UUID, path: str, status: int, code: str
+) -> None:
+    answer = await api.get(f"/api/v1/jobs/{job_id}{path}")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, code)
+
+
+async def test_the_forecast_says_what_falls_due(api: httpx.AsyncClient, job_id: UUID) -> None:
+    told = (await api.get("/api/v1/forecast", params={"hours": 2})).json()
+    assert (told["from"], told["to"]) == ("2030-01-07T12:00:00Z", "2030-01-07T14:00:00Z")
+    assert (told["jobs"], told["looked_at"], told["exact"]) == (1, 1, True)
+    for wrong in ("0", "25", "x"):
+        assert (await api.get("/api/v1/forecast", params={"hours": wrong})).status_code == 400

@@ -21,6 +21,7 @@ from hourhand.api.endpoints import Endpoint
 from hourhand.api.problems import STATUS, STATUS_BY_CODE
 from hourhand.api.routes import contract_job_service, contract_schedule_service
 from hourhand.api.routes.backfills import BackfillView
+from hourhand.api.routes.forecast import ForecastView
 from hourhand.api.views import RunView
 from hourhand.cli.exits import ExitCode
 from hourhand.cli.job_fields import field_options
@@ -160,6 +161,10 @@ def test_the_page_of_the_api_names_exactly_what_operators_get(title: str, known:
 
 def test_the_page_of_the_api_has_every_field_of_a_backfill() -> None:
     assert sorted(first_words(API, "fields of BackfillView")) == sorted(BackfillView.__struct_encode_fields__)
+
+
+def test_the_page_of_the_api_has_every_field_of_a_forecast() -> None:
+    assert sorted(first_words(API, "fields of ForecastView")) == sorted(ForecastView.__struct_encode_fields__)
 
 
 def test_the_page_of_contracts_has_the_fields_of_their_bodies() -> None:

@@ -26,6 +26,7 @@ from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
 from hourhand.api.routes.explain import ExplainRoutes
+from hourhand.api.routes.forecast import ForecastRoutes
 from hourhand.api.routes.health import HealthRoutes
 from hourhand.api.routes.history import HistoryRoutes
 from hourhand.api.routes.jobs import JobRoutes
@@ -42,6 +43,7 @@ from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.cluster import ClusterOperations
 from hourhand.operations.explain import ExplainOperations
+from hourhand.operations.forecast import ForecastOperations
 from hourhand.operations.history import HistoryOperations
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.nodes import NodeOperations
@@ -74,6 +76,7 @@ class ApiOperations:
     pauses: PauseOperations
     backfills: BackfillOperations
     versions: VersionOperations
+    forecast: ForecastOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
@@ -95,6 +98,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[End
         *PreviewRoutes(operations.previews).endpoints(),
         *PauseRoutes(operations.pauses).endpoints(),
         *BackfillRoutes(operations.backfills).endpoints(),
+        *ForecastRoutes(operations.forecast).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),

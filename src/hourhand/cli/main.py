@@ -24,6 +24,9 @@ COMMANDS: Final = {
     "label": Lazy("hourhand.cli.pause", "label", "Pause and resume all jobs with a label."),
     "cluster": Lazy("hourhand.cli.pause", "cluster", "Pause and resume all jobs there are."),
     "pause": Lazy("hourhand.cli.pause", "pause", "See which labels, queues and namespaces are paused."),
+    "forecast": Lazy(
+        "hourhand.cli.forecast", "forecast", "Show what falls due in the hours to come, and where it crowds."
+    ),
     "status": Lazy("hourhand.cli.status", "status", "Show the cluster: nodes, what runs, what is due next."),
     "login-link": Lazy("hourhand.cli.up", "login_link", "Print a one-time link that opens the browser page."),
     "token": Lazy("hourhand.cli.access", "token", "Make, list and revoke API tokens."),

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from rich.text import Text
 
 from hourhand.cli.exits import printable
 from hourhand.cli.layout import Column, console_here, draw_details, draw_table
+from hourhand.cli.printing import counted
 from hourhand.cli.times import length_text, local_time
-from hourhand.client.planning import BackfillView, DiffView
+from hourhand.client.planning import BackfillView, CrowdView, DiffView, ForecastView, MinuteView
 from hourhand.client.views import FieldChangeView, VersionView
 
 
@@ -123,3 +125,64 @@ def progress_bar() -> Iterator[Callable[[BackfillView], None]]:
             progress.update(task, description=found.job_name, total=found.total, completed=done, told=told)
 
         yield tell
+
+
+_BARS = 24
+_BAR_WIDTH = 40
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def forecast_chart(found: ForecastView) -> None:
+    """A bar for each stretch of time, then the crowds and what can be done about them."""
+    console = console_here()
+    slots = ", ".join(f"{count} {room}" for room, count in found.slots.items() if count) or "none"
+    took = "" if found.run_seconds is None else f"; a run takes {length_text(found.run_seconds * 1000)}"
+    console.print(Text(f"{found.due:,.0f} runs fall due; slots: {slots}{took}"))
+    stretches = _stretches(found)
+    most = max((due for _, due, _, _ in stretches), default=0.0)
+    for at, due, busiest, load in stretches:
+        line = Text(f"{at.astimezone():%H:%M} ")
+        line.append(_bar(due / most if most else 0.0), style="red" if load > 1 else "cyan")
+        line.append(f" {due:,.0f}")
+        if busiest is not None and busiest.due > 0:
+            line.append(f"  most at {busiest.at.astimezone():%H:%M}: {busiest.due:,.0f}", style="dim")
+        if load > 1:
+            line.append(f"  {load:.1f} times the slots", style="red")
+        console.print(line)
+    for crowd in found.crowds:
+        _crowd_lines(crowd)
+    for note in [found.words, *found.notes]:
+        console.print(Text(printable(note), style="dim"))
+
+
+def _stretches(found: ForecastView) -> list[tuple[datetime, float, MinuteView | None, float]]:
+    """So many as fit on a page: where each begins, what falls due in it, its busiest minute, and that one's load."""
+    length = (found.end - found.start) / _BARS
+    stretches = []
+    for number in range(_BARS):
+        begin = found.start + number * length
+        inside = [minute for minute in found.minutes if begin <= minute.at < begin + length]
+        busiest = max(inside, key=lambda minute: minute.due, default=None)
+        load = max((minute.load for minute in inside), default=0.0)
+        stretches.append((begin, sum(minute.due for minute in inside), busiest, load))
+    return stretches
+
+
+def _bar(share: float) -> str:
+    eighths = round(share * _BAR_WIDTH * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR_WIDTH)
+
+
+def _crowd_lines(crowd: CrowdView) -> None:
+    console = console_here()
+    here = f"{crowd.at.astimezone():%H:%M %Z}"
+    console.print(Text(f"crowd  {printable(crowd.words)} (here {here})", style="bold"))
+    for schedule in crowd.schedules:
+        some = ", ".join(schedule.examples[:3]) + (", ..." if schedule.jobs > 3 else "")
+        line = f"       {counted(schedule.jobs, 'job')} with cron {schedule.cron!r} in {schedule.zone}: {some}"
+        console.print(Text(printable(line)))
+        if schedule.spread is not None:
+            console.print(
+                Text(f"       spread them: hourhand job update JOB --cron {schedule.spread!r}", style="green")
+            )

@@ -86,7 +86,7 @@ class CrowdView(msgspec.Struct, kw_only=True):
 class ForecastView(msgspec.Struct, kw_only=True, rename={"start": "from", "end": "to"}):
     start: datetime
     end: datetime
-    slots: int = 0
+    slots: dict[str, int] = {}
     executors: int = 0
     due: float = 0.0
     jobs: int = 0

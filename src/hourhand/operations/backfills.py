@@ -124,6 +124,7 @@ class BackfillOperations:
 
     async def pause(self, caller: Caller, backfill_id: UUID, reason: str | None) -> BackfillProgress:
         """Releases nothing more; what is released goes on. Doing it twice changes nothing but the reason."""
+        _check_reason(reason)
         return await self._set_state(caller, backfill_id, BackfillState.PAUSED, reason)
 
     async def resume(self, caller: Caller, backfill_id: UUID) -> BackfillProgress:
@@ -134,6 +135,7 @@ class BackfillOperations:
     async def cancel(self, caller: Caller, backfill_id: UUID, reason: str | None) -> BackfillProgress:
         """Ends it: nothing more is released, waiting runs end at once, running ones are asked to stop. Doing it twice
         changes nothing."""
+        _check_reason(reason)
         backfill = (await self.get(caller, backfill_id)).backfill
         if backfill.state is not BackfillState.CANCELLED:
             await self._set_state(caller, backfill_id, BackfillState.CANCELLED, reason)
@@ -242,12 +244,23 @@ def _read(job: Job, given: StartBackfillRequest, now: datetime, refuse: Refuse) 
         hint = "say overlap 'allow' with a reason to run them beside each other"
         refuse(Fault("/parallelism", "conflicting-fields", message, hint, beside="/overlap"))
     for text, pointer in ((given.reason, "/reason"), (given.note, "/note")):
-        if text is not None and (len(text) > NOTE_CHARS_MAX or "\x00" in text):
-            refuse(Fault(pointer, "invalid-text", f"at most {NOTE_CHARS_MAX} characters, none of them NUL"))
+        _check_text(text, pointer, refuse)
     rate = read_rate(given.rate, "/rate", refuse)
     if start is None or end is None:
         return None
     return BackfillRequest(start, end, existing, parallelism, rate, overlap, given.reason, given.note)
+
+
+def _check_text(text: str | None, pointer: str, refuse: Refuse) -> None:
+    if text is not None and (len(text) > NOTE_CHARS_MAX or "\x00" in text):
+        refuse(Fault(pointer, "invalid-text", f"at most {NOTE_CHARS_MAX} characters, none of them NUL"))
+
+
+def _check_reason(reason: str | None) -> None:
+    faults: list[Fault] = []
+    _check_text(reason, "/reason", faults.append)
+    if faults:
+        raise InvalidFields(faults)
 
 
 def _instant(given: str | None, pointer: str, refuse: Refuse) -> datetime | None:

@@ -118,6 +118,7 @@ def operations(
         PauseOperations(pauses, FakeNames(), FixedClock(), bus),
         backfills=not_asked,
         versions=not_asked,
+        forecast=not_asked,
     )
 
 

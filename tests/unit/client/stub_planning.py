@@ -7,6 +7,26 @@ STEP = 4
 """Runs that a backfill is further on with each look at it."""
 
 
+FORECAST: dict[str, Any] = {
+    "from": "2030-01-07T12:00:00Z", "to": "2030-01-08T12:00:00Z", "executors": 1,
+    "slots": {"process": 10, "inline": 1000}, "due": 444.0, "jobs": 421, "looked_at": 421, "exact": True,
+    "words": "all 421 jobs, every due time", "run_seconds": 8.0, "notes": ["read this too"],
+    "minutes": [
+        {"at": "2030-01-07T12:17:00Z", "due": 1, "load": 0.01, "wait_seconds": 0},
+        {"at": "2030-01-08T00:00:00Z", "due": 420, "load": 5.6, "wait_seconds": 276},
+    ],
+    "crowds": [
+        {
+            "at": "2030-01-08T00:00:00Z", "due": 420, "load": 5.6, "clear_seconds": 336,
+            "words": "420 jobs at 00:00 UTC need 5.6 times what the slots can do in that minute",
+            "schedules": [
+                {"cron": "0 0 * * *", "zone": "UTC", "jobs": 420, "spread": "H 0 * * *", "examples": ["a", "b", "c"]}
+            ],
+        }
+    ],
+}  # fmt: skip
+
+
 def answer_planning(stub: Any, seen: Any, parts: list[str]) -> tuple[int, Any] | None:
     """None for what is not of this part."""
     match seen.method, parts:
@@ -20,6 +40,8 @@ def answer_planning(stub: Any, seen: Any, parts: list[str]) -> tuple[int, Any] |
             status = {"pause": "paused", "resume": "running", "cancel": "cancelled"}[verb]
             stub.backfills[identity]["status"] = status
             return 200, stub.backfills[identity]
+        case "GET", ["forecast"]:
+            return 200, FORECAST
         case "GET", ["jobs", identity, "diff"]:
             changes = [
                 {"field": "/payload/argv", "before": ["a"], "after": ["b", "c"]},
