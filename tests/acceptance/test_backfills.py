@@ -1,5 +1,6 @@
 """A backfill on a cluster of separate processes, whose leading scheduler is killed in the middle of it."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -35,7 +36,7 @@ def cluster(tmp_path: Path, notes: Path, database_url: str, schema: str) -> Iter
     (tmp_path / "noting_handler.py").write_text(HANDLER)
     notes.touch()
     settings = {
-        "PYTHONPATH": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
         "HOURHAND_KINDS_HANDLER_MODULES": "noting_handler",
         "NOTES": str(notes),
     }

@@ -1,5 +1,6 @@
 """`hourhand backfill`: running the due times of a past range; how far that has come; pause, resume, cancel."""
 
+import re
 import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from hourhand.cli.session import connected, output_format, session_options
 if TYPE_CHECKING:
     from hourhand.client import BackfillView, Client
 
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 OTHER_WORDS = {"create": "start", "new": "start", "run": "start", "ls": "list", "get": "show", "stop": "cancel"}
 
 
@@ -37,7 +39,7 @@ def backfill() -> None:
 
 @backfill.command()
 @click.argument("job")
-@click.option("--from", "start", metavar="TIME", required=True, help="The first due time that counts: 7d, RFC 3339.")
+@click.option("--from", "start", metavar="TIME", required=True, help="The first due time that counts: 7d, 2026-10-01.")
 @click.option("--to", "end", metavar="TIME", help="Due times before this one; now by default.")
 @click.option("--tz", metavar="ZONE", help="Where times without an offset are meant; the job's zone by default.")
 @click.option("--existing", metavar="WORD", help="Due times that have a run: skip (default), retry_failed or repeat.")
@@ -64,7 +66,7 @@ def start(
     """Run the due times of a job between --from and --to.
 
     \b
-    hourhand backfill start report --from 2026-10-01T00:00:00Z --to 2026-11-01T00:00:00Z --dry-run
+    hourhand backfill start report --from 2026-10-01 --to 2026-11-01 --dry-run
     hourhand backfill start report --from 30d --parallelism 4 --overlap allow --reason "days are independent" --wait
 
     {{scheduled_time}} in the job's parameters stands for the due time. Prints the id of the backfill.
@@ -160,6 +162,8 @@ def _moment(text: str, option: str, now: datetime, zone: str) -> datetime:
     try:
         parse_duration(text)
     except DurationFault:
+        if _DAY.fullmatch(text):
+            text = f"{text} 00:00"
         try:
             return parse_time(text, now, zone)
         except TimeFault as fault:

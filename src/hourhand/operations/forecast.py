@@ -306,7 +306,7 @@ async def _crowds(draft: _Draft, minutes: Sequence[ForecastMinute]) -> list[Crow
 
 def _schedules_at(draft: _Draft, at: datetime) -> list[CrowdSchedule]:
     """Those of the caller's jobs that are part of a crowd."""
-    told = []
+    told: list[CrowdSchedule] = []
     own = [group for _, group in draft.groups if group.own][:GROUPS_ASKED]
     for group in own:
         if len(told) >= SCHEDULES_TOLD:

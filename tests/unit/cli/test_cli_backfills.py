@@ -61,6 +61,9 @@ def test_times_without_an_offset_are_meant_in_the_zone_of_the_job(hourhand: Hour
         hourhand("backfill", "start", "report", "--from", "2026-10-01 09:00", "--to", "2026-10-02 09:00").exit_code == 0
     )
     assert stub.asked("POST", "/backfill").json["from"] == "2026-10-01T00:00:00Z"
+    assert hourhand("backfill", "start", "report", "--from", "2026-10-02", "--to", "2026-10-03").exit_code == 0
+    assert stub.last.json["from"] == "2026-10-01T15:00:00Z"
+    assert stub.last.json["to"] == "2026-10-02T15:00:00Z"
 
 
 def test_a_dry_run_shows_how_many_when_and_how_long(hourhand: Hourhand, stub: Stub) -> None:
