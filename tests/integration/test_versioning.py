@@ -198,16 +198,16 @@ async def test_verbs_for_another_version_change_nothing(site: Site) -> None:
     job_id = await site.job()
     await site.change(job_id, name="b")
     for verb in (
-        site.jobs.pause(ADA, job_id, None, 1),
-        site.jobs.resume(ADA, job_id, 1),
-        site.jobs.cancel(ADA, job_id, 1),
-        site.jobs.run_now(ADA, job_id, cast("Any", None), 1),
+        site.jobs.pause(ADA, job_id, None, if_version=1),
+        site.jobs.resume(ADA, job_id, if_version=1),
+        site.jobs.cancel(ADA, job_id, if_version=1),
+        site.jobs.run_now(ADA, job_id, cast("Any", None), if_version=1),
     ):
         with pytest.raises(Conflict, match="has version 2, not 1"):
             await verb
     job = await site.jobs.get(ADA, job_id)
     assert (job.state, job.version) == (JobState.SCHEDULED, 2)
-    assert (await site.jobs.pause(ADA, job_id, "rest", 2)).job.state is JobState.PAUSED
+    assert (await site.jobs.pause(ADA, job_id, "rest", if_version=2)).job.state is JobState.PAUSED
     assert site.clock.time > START
 
 

@@ -57,6 +57,9 @@ def replanned(timing: Timing, next_fire: datetime, dealt_with: datetime | None) 
     past, if the news came late; then it is late, and the job's catch-up decides. One that was dealt with before is not
     repeated at its new time. Due times strictly increase: nothing goes back behind what is `dealt_with`.
     """
+    # What is written as a text, cron or a rule, goes by the local clock; instants and intervals do not.
+    if not any(hasattr(schedule, "text") for schedule in timing.schedules):
+        return None
     later = timing.next_after(next_fire - _TICK)
     if later == next_fire:
         return None

@@ -158,12 +158,13 @@ class ForecastOperations:
         now = self._clock.now()
         jobs = await self._forecasts.count_recurring(COUNTED_MAX)
         shards = SHARDS if jobs <= SAMPLE_MAX else max(SHARDS * SAMPLE_MAX // jobs, 1)
-        found = await self._forecasts.forecast_jobs(caller.namespace_id, shards, 2 * SAMPLE_MAX)
+        end = Tally(now, hours * 60).end
+        found = await self._forecasts.forecast_jobs(caller.namespace_id, end, shards, 2 * SAMPLE_MAX)
         learned = await self._forecasts.learned_seconds(LEARNED_RUNS, LEARNED_NAMESPACES)
         executors, slots, room_of = await self._executors()
         mean = _mean_seconds(learned)
-        scale = jobs / len(found) if shards < SHARDS and found else 1.0
-        draft = _Draft(now, hours * 60, slots, {}, _grouped(found, learned, mean, room_of), scale, mean or 0.0)
+        groups = _grouped(found, learned, mean, room_of)
+        draft = _Draft(now, hours * 60, slots, {}, groups, SHARDS / shards, mean or 0.0)
         sampled = shards < SHARDS
         await _expand(draft, without_first=sampled)
         await self._count(draft, now, sampled, jobs)
@@ -171,7 +172,7 @@ class ForecastOperations:
         minutes = _minutes(draft, total)
         return Forecast(
             draft.start.replace(second=0, microsecond=0),
-            Tally(now, hours * 60).end,
+            end,
             executors,
             dict(slots),
             round(sum(total), 1),
@@ -206,7 +207,7 @@ class ForecastOperations:
         since = now.replace(second=0, microsecond=0)
         # Of very many not even that: then the cursors of a part of the shards stand for all.
         shards = SHARDS if jobs < COUNTED_MAX else SHARDS // 16
-        shares = _shares(draft.groups)
+        shares = _shares(draft)
         for recurring in (True, False) if sampled else (False,):
             for at, count in (await self._forecasts.count_next_fires(recurring, since, end, shards)).items():
                 for room, share in shares.items():
@@ -260,13 +261,16 @@ async def _expand(draft: _Draft, *, without_first: bool) -> None:
             await asyncio.sleep(0)
 
 
-def _shares(groups: Sequence[tuple[str, Group]]) -> dict[str, float]:
-    """How jobs are shared out between the rooms."""
+def _shares(draft: _Draft) -> dict[str, float]:
+    """How jobs are shared out between the rooms, going by those whose room is known; if there are none, all are taken
+    to run where there is the least room."""
     counts: Counter[str] = Counter()
-    for room, group in groups:
+    for room, group in draft.groups:
         counts[room] += group.jobs
     total = counts.total()
-    return {room: count / total for room, count in counts.items()} if total else {NOWHERE: 1.0}
+    if total:
+        return {room: count / total for room, count in counts.items()}
+    return {min(draft.slots, key=lambda room: draft.slots[room], default=NOWHERE): 1.0}
 
 
 def _minutes(draft: _Draft, total: Sequence[float]) -> list[ForecastMinute]:
@@ -336,7 +340,7 @@ def _words(jobs: int, looked_at: int, sampled: bool, uneven: int) -> str:
     if sampled:
         least = "at least " if jobs >= COUNTED_MAX else ""
         return (
-            f"a sample: the next due time of each of {least}{jobs} jobs was counted, what follows was computed for "
+            f"a sample: of {least}{jobs} jobs the next due time of each was counted, what follows was computed for "
             f"{looked_at} of them and stands for all"
         )
     if uneven:

@@ -272,7 +272,7 @@ class JobOperations:
                 return Changed(await self.get(caller, job_id), too_late)
         raise Conflict("busy", "the job is being changed by others again and again; try once more")
 
-    async def cancel(self, caller: Caller, job_id: UUID, if_version: int | None = None) -> Changed:
+    async def cancel(self, caller: Caller, job_id: UUID, *, if_version: int | None = None) -> Changed:
         """Ends the job: waiting runs end at once, running ones are asked to stop. Doing it twice changes nothing."""
         job = await self.get(caller, job_id)
         refuse_other_version(job, if_version)
@@ -288,7 +288,7 @@ class JobOperations:
         return Changed(await self.get(caller, job_id), too_late or [])
 
     async def run_now(
-        self, caller: Caller, job_id: UUID, request: RunNowRequest, if_version: int | None = None
+        self, caller: Caller, job_id: UUID, request: RunNowRequest, *, if_version: int | None = None
     ) -> UUID:
         """A run outside the schedule. Also of paused and completed jobs; not of cancelled ones."""
         for _ in range(5):

@@ -23,8 +23,9 @@ class ForecastStore(Protocol):
     async def count_recurring(self, most: int) -> int:
         """How many jobs fall due again and again, in all namespaces; counted up to `most`."""
 
-    async def forecast_jobs(self, namespace_id: int, shards: int, limit: int) -> list[ForecastJob]:
-        """Recurring jobs of the first shards: a fair sample, because shards are shared out by chance."""
+    async def forecast_jobs(self, namespace_id: int, until: datetime, shards: int, limit: int) -> list[ForecastJob]:
+        """Recurring jobs of the first shards that fall due before `until`: a fair sample of those that do, because jobs
+        belong to shards by chance."""
 
     async def count_next_fires(
         self, recurring: bool, since: datetime, until: datetime, shards: int

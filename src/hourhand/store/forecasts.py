@@ -18,9 +18,9 @@ class Forecasts:
         row = await self._database.fetch_one(self._queries["count_recurring"], most=most)
         return 0 if row is None else row["jobs"]
 
-    async def forecast_jobs(self, namespace_id: int, shards: int, limit: int) -> list[ForecastJob]:
+    async def forecast_jobs(self, namespace_id: int, until: datetime, shards: int, limit: int) -> list[ForecastJob]:
         rows = await self._database.fetch(
-            self._queries["forecast_jobs"], namespace_id=namespace_id, shards=shards, limit=limit
+            self._queries["forecast_jobs"], namespace_id=namespace_id, until=until, shards=shards, limit=limit
         )
         return [ForecastJob(row["job_id"], row["next_fire"], row["timing"], row["needs"], row["name"]) for row in rows]
 

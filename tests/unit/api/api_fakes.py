@@ -209,13 +209,13 @@ class FakeJobs:
             raise Conflict("job-final", "the job is cancelled and cannot be resumed")
         return self._changed(replace(job, state=JobState.SCHEDULED, pause_reason=None, pauses=()))
 
-    async def cancel(self, caller: Caller, job_id: UUID, if_version: int | None = None) -> Changed:
+    async def cancel(self, caller: Caller, job_id: UUID, *, if_version: int | None = None) -> Changed:
         job = await self.get(caller, job_id)
         refuse_other_version(job, if_version)
         return self._changed(replace(job, state=JobState.CANCELLED))
 
     async def run_now(
-        self, caller: Caller, job_id: UUID, request: RunNowRequest, if_version: int | None = None
+        self, caller: Caller, job_id: UUID, request: RunNowRequest, *, if_version: int | None = None
     ) -> UUID:
         job = await self.get(caller, job_id)
         refuse_other_version(job, if_version)

@@ -8,7 +8,7 @@ import pytest
 from made_up_zones import tz_data_in, write_zone
 
 from hourhand.model.local_time import load_zone
-from hourhand.model.schedule import CronSchedule, Timing
+from hourhand.model.schedule import At, CronSchedule, Every, Timing
 from hourhand.model.zone_rules import replanned, rules_digest
 
 HOUR = timedelta(hours=1)
@@ -95,6 +95,13 @@ def test_a_job_without_a_further_due_time_goes_back_to_the_one_it_had(tmp_path: 
         assert replanned(last, at(7), at(7, 9)) == at(6)
         over = Timing((CronSchedule("0 9 * * *"),), zone="Made/Up", end_at=at(5.5))
         assert replanned(over, at(7), at(7, 9)) is None
+
+
+def test_instants_and_intervals_have_nothing_to_do_with_a_zone(tmp_path: Path) -> None:
+    write_zone(tmp_path, "Made/Up", "MAD-3")
+    with tz_data_in(tmp_path):
+        for schedule in (Every(timedelta(minutes=50), at(0.2)), At(at(5))):
+            assert replanned(Timing((schedule,), zone="Made/Up"), at(7), None) is None
 
 
 def test_a_job_of_every_second_is_not_walked_through(tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ class Stored:
     async def count_recurring(self, most: int) -> int:
         return min(len(self.jobs) * self.pretended, most)
 
-    async def forecast_jobs(self, namespace_id: int, shards: int, limit: int) -> list[ForecastJob]:
+    async def forecast_jobs(self, namespace_id: int, until: datetime, shards: int, limit: int) -> list[ForecastJob]:
         self.asked.append(("forecast_jobs", shards, limit))
-        return self.jobs[:limit]
+        return [job for job in self.jobs if job.next_fire < until][:limit]
 
     async def count_next_fires(
         self, recurring: bool, since: datetime, until: datetime, shards: int
@@ -138,22 +138,23 @@ async def test_jobs_that_run_once_count_too() -> None:
 
 
 async def test_of_a_million_jobs_a_sample_is_looked_at_and_the_answer_says_so() -> None:
-    stored = Stored(pretended=200)
-    stored.add(cron("0 0 * * *"), 2500)
-    stored.add(cron("0 * * * *"), 2500)
+    stored = Stored(pretended=256)
+    stored.add(cron("0 0 * * *"), 2000)
+    stored.add(cron("0 * * * *"), 2000)
+    stored.add(cron("0 0 1 6 *"), 500)  # far off
 
     found = await asking(stored).forecast(ADA)
 
-    assert ("forecast_jobs", 5, 10_000) in stored.asked
-    assert (found.jobs, found.looked_at, found.exact) == (1_000_000, 5000, False)
+    assert ("forecast_jobs", 4, 10_000) in stored.asked
+    assert (found.jobs, found.looked_at, found.exact) == (1_152_000, 4000, False)
     assert found.words == (
-        "a sample: the next due time of each of 1000000 jobs was counted, what follows was computed for 5000 of them "
+        "a sample: of 1152000 jobs the next due time of each was counted, what follows was computed for 4000 of them "
         "and stands for all"
     )
-    assert found.due == 500_000 + 23 * 500_000
+    assert found.due == 512_000 + 23 * 512_000
     at_midnight = next(minute for minute in found.minutes if minute.at == MIDNIGHT)
-    assert at_midnight.due == 1_000_000
-    assert found.crowds[0].schedules[0].jobs == 500_000
+    assert at_midnight.due == 1_024_000
+    assert found.crowds[0].schedules[0].jobs == 512_000
 
 
 async def test_whatever_the_schedules_the_time_for_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ class ScheduleServiceRoutes:
         return json_answer(_job_view(changed.job))
 
     async def cancel(self, call: Call) -> Answer:
-        changed = await self._jobs.cancel(call.caller, call.id("jobId"), call.if_version())
+        changed = await self._jobs.cancel(call.caller, call.id("jobId"), if_version=call.if_version())
         return json_answer(_job_view(changed.job))
 
     async def run_now(self, call: Call) -> Answer:

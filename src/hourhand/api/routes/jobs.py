@@ -236,7 +236,7 @@ class JobRoutes:
         return changed_answer(await self._jobs.update(call.caller, job_id, patch, if_version))
 
     async def cancel(self, call: Call) -> Answer:
-        return changed_answer(await self._jobs.cancel(call.caller, call.id("job_id"), call.if_version()))
+        return changed_answer(await self._jobs.cancel(call.caller, call.id("job_id"), if_version=call.if_version()))
 
     async def pause(self, call: Call) -> Answer:
         request, form = read_optional_body(call.body, PauseRequest)
@@ -255,7 +255,7 @@ class JobRoutes:
         request, form = read_optional_body(call.body, RunNowRequest)
         if form:
             raise all_faults(form, await self._jobs.faults_of_run(call.caller, job_id, request))
-        run_id = await self._jobs.run_now(call.caller, job_id, request, if_version)
+        run_id = await self._jobs.run_now(call.caller, job_id, request, if_version=if_version)
         return json_answer(RunIdView(run_id), 202, [header("location", f"/api/v1/runs/{run_id}")])
 
     async def status(self, call: Call) -> Answer:

@@ -2,10 +2,11 @@
 SELECT count(*) AS jobs FROM (SELECT FROM hourhand.timetable WHERE recurring LIMIT @most) counted;
 
 -- name: forecast_jobs
--- Jobs of the first shards, to which a job belongs by chance. Those of other namespaces count and are not named.
+-- Jobs of the first shards that fall due by then; to a shard a job belongs by chance. Those of other namespaces count
+-- and are not named.
 SELECT t.job_id, t.next_fire, j.timing, l.needs, CASE WHEN t.namespace_id = @namespace_id THEN j.name END AS name
   FROM (SELECT job_id, namespace_id, lane_id, next_fire FROM hourhand.timetable
-         WHERE recurring AND shard < @shards
+         WHERE recurring AND next_fire < @until AND shard < @shards
          LIMIT @limit) t
   JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
   JOIN hourhand.lanes l ON l.lane_id = t.lane_id
