@@ -311,6 +311,14 @@ async def test_a_change_of_the_delay_counts_from_the_next_end_and_keeps_a_due_ti
     assert await cursor_of(store, job_id) == at(62)
 
 
+async def test_a_change_just_before_the_due_time_does_not_put_it_off(store: Store, scheduler: Scheduler) -> None:
+    [job_id] = await insert(store, new_job(delay(60), next_due=at(2)))
+    await plan_at(scheduler, at(1))
+    assert (await dues(store), await cursor_of(store, job_id)) == ([at(2)], None)
+    await change(store, job_id, definition(delay(60), name="renamed"), None, at(1))
+    assert (await dues(store), await cursor_of(store, job_id)) == ([], at(2))
+
+
 async def test_a_job_that_gets_a_delay_while_it_runs_is_due_after_that_run(
     store: Store, scheduler: Scheduler, executor: int
 ) -> None:

@@ -374,8 +374,10 @@ class Jobs:
             db, "keep_version", job_id=old["job_id"], **version | {"definition": to_json(version["definition"])}
         )
 
-    async def _withdraw(self, db: Connection, old: Record, now: datetime) -> int:
-        return len(await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now))
+    async def _withdraw(self, db: Connection, old: Record, now: datetime) -> list[datetime]:
+        """The due times whose runs are taken back."""
+        gone = await self._fetch(db, "withdraw_runs", job_id=old["job_id"], once_run_id=_once_run_id(old), now=now)
+        return [row["scheduled_for"] for row in gone]
 
     async def _latest_made(self, db: Connection, old: Record, now: datetime) -> datetime | None:
         """The latest due time to come whose run is made and stays."""

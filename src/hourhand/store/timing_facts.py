@@ -39,8 +39,8 @@ class Standing:
     active: bool
     reset: bool
     """Whether its schedule itself is another now."""
-    withdrawn: int
-    """Runs that were taken back."""
+    withdrawn: Sequence[datetime]
+    """The due times of runs that were taken back."""
     made: int
     """Runs that were made of due times nobody had planned."""
     until: datetime | None = None
@@ -137,7 +137,7 @@ class TimingFacts:
             await self._fetch(db, "drop_budget", job_id=standing.job_id)
             return cursor
         left = await self.budget_left(db, standing.job_id)
-        left = new if left is None else left + standing.withdrawn - standing.made + new - (old or new)
+        left = new if left is None else left + len(standing.withdrawn) - standing.made + new - (old or new)
         left = min(max(left, 0), new)
         await self._fetch(db, "put_budget", job_id=standing.job_id, runs_left=left)
         return cursor if left else None
@@ -177,6 +177,8 @@ class TimingFacts:
             return None
         if standing.reset and cursor is not None:
             return cursor
+        if standing.withdrawn and not standing.reset:  # its run was made ahead of time, and its cursor with it gone
+            return min(standing.withdrawn)
         stands = await self._fetch(db, "find_cursor", job_id=standing.job_id)
         return stands[0]["next_fire"] if stands and not standing.reset else now + delay
 
