@@ -423,18 +423,9 @@ class ApiNode(Node):
         store = self.store
         kinds = kinds_for_checking(config.kinds.allow_private_targets)
         self.access = Access(store.tokens, store.names)
+        submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
         operations = ApiOperations(
-            jobs=JobOperations(
-                store.jobs,
-                store.submissions,
-                store.runs,
-                kinds,
-                self.clock,
-                self.ids,
-                self.bus,
-                config.submit,
-                store.calendars,
-            ),
+            jobs=JobOperations(*submitting, config.submit, store.calendars),
             runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.ids, self.bus),
             cluster=ClusterOperations(
                 store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops

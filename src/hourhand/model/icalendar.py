@@ -16,7 +16,8 @@ from hourhand.model.calendar import Blackout, CalendarRule
 from hourhand.model.calendar_form import BLACKOUTS_MAX, DATES_MAX
 from hourhand.model.durations import DurationFault, parse_duration
 from hourhand.model.local_time import YEAR_MAX, YEAR_MIN, DstRule, ZoneFault, instants_of, load_zone
-from hourhand.model.rrule import RRule, RRuleFault, end_of, normal_text
+from hourhand.model.rrule import RRule, end_of
+from hourhand.model.rrule_text import RRuleFault, normal_text
 
 BYTES_MAX: Final = 1 << 20
 EVENTS_MAX: Final = 10_000

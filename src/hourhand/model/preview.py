@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
 from hourhand.model.local_time import DstRule, Gap, find_change, load_zone
-from hourhand.model.rrule import Frequency, RRule, parse_parts
+from hourhand.model.rrule import RRule
+from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
 from hourhand.model.words import both_days_set, timing_words
 

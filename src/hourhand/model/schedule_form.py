@@ -27,7 +27,8 @@ from hourhand.model.local_time import (
     parse_instant,
     readings_of,
 )
-from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule, RRuleFault, end_of, normal_text
+from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule, end_of
+from hourhand.model.rrule_text import RRuleFault, normal_text
 from hourhand.model.schedule import (
     AfterCompletion,
     At,

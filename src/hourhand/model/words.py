@@ -7,7 +7,7 @@ from typing import Final
 
 from hourhand.model.cron import MACROS
 from hourhand.model.local_time import format_instant
-from hourhand.model.rrule import Frequency, Parts, parse_parts
+from hourhand.model.rrule_text import Frequency, Parts, parse_parts
 from hourhand.model.schedule import AfterCompletion, At, CronSchedule, Every, Now, RRuleSchedule, Schedule, Timing
 
 _WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

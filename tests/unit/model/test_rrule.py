@@ -11,16 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from dateutil.rrule import rrulestr
 
-from hourhand.model.rrule import (
-    COUNT_MAX,
-    SEARCH_DAYS_MAX,
-    Frequency,
-    RRule,
-    RRuleFault,
-    end_of,
-    normal_text,
-    parse_parts,
-)
+from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule, end_of
+from hourhand.model.rrule_text import COUNT_MAX, Frequency, RRuleFault, normal_text, parse_parts
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SECOND = timedelta(seconds=1)
