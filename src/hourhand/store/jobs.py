@@ -1,7 +1,6 @@
 """Jobs: storing, reading and changing definitions, with the cursor and the unstarted runs that hang on them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -11,28 +10,25 @@ import msgspec
 
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, Plan
+from hourhand.model.catchup import CatchUp
 from hourhand.model.errors import Conflict
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import Job, JobDefinition
-from hourhand.model.local_time import ZoneFault
-from hourhand.model.planning import overdue, within
 from hourhand.model.policy import ORDINARY, KeyFault
 from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
 from hourhand.ports.stores import NEVER, NewJob
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
+from hourhand.store.job_accounts import JobAccounts
 from hourhand.store.job_definitions import definition_columns, definition_of, version_of
-from hourhand.store.job_pauses import is_paused, own_span, pause_columns, pauses_of
+from hourhand.store.job_pauses import is_paused, pause_columns, pauses_of
 from hourhand.store.job_rows import (
     Numbers,
     Tables,
-    catchup_from_json,
     cursor_promises,
     rows_of,
     values_of_few,
 )
 from hourhand.store.jsons import from_json, to_json
-from hourhand.store.ledger_rows import columns_of, ledger_rows
 from hourhand.store.names import Names, lane_key
 from hourhand.store.packed_rows import Packed
 from hourhand.store.pauses import Pauses
@@ -53,6 +49,7 @@ class Jobs:
         self._pauses = Pauses(database, names, Queues(database))
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
         self._facts = TimingFacts(database)
+        self._accounts = JobAccounts(database, self._pauses, self._facts)
 
     @tried_twice
     async def insert_jobs(self, jobs: Sequence[NewJob]) -> None:
@@ -140,8 +137,8 @@ class Jobs:
             old = await self._locked(db, namespace_id, job_id)
             if old is None or old["version"] != expected_version:
                 return None
-            made = await self._account_for_overdue(db, old, now, runs=True)
-            await self._account_for_pause(db, old, now)
+            made = await self._accounts.settle_overdue(db, old, now, runs=True)
+            await self._accounts.settle_pause(db, old, now)
             await self._lock_runs(db, old)
             await self._keep_version(db, old)
             await self._fetch(
@@ -216,12 +213,12 @@ class Jobs:
             cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
             if cancelled or expected_version not in (None, old["version"]):
                 return None  # since the caller looked; what it wanted means nothing any more
-            made = await self._account_for_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+            made = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
             fires: list[datetime] = []
             if state is JobState.CANCELLED:
-                await self._cancel_pause(db, old, now)
+                await self._accounts.cancel_pause(db, old, now)
             elif state is not JobState.PAUSED or not is_paused(old, now):
-                fires = await self._account_for_pause(db, old, now, catch_up)
+                fires = await self._accounts.settle_pause(db, old, now, catch_up)
             await self._lock_runs(db, old)
             withdrawn = await self._withdraw(db, old, now)
             latest = await self._latest_made(db, old, now)
@@ -248,7 +245,7 @@ class Jobs:
             where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)
             if fires:
                 await self._set_cursor(*where, cursor or fires[0], gate_numbers, None)
-                await self._make_overdue(db, old, fires)
+                await self._accounts.make_overdue(db, old, fires)
             await self._set_cursor(*where, cursor, gate_numbers, until)
             if state is JobState.CANCELLED:
                 await self._cancel_runs(db, old, now)
@@ -295,78 +292,6 @@ class Jobs:
     ) -> datetime | None:
         promises = cursor_promises(standing.definition)
         return await self._facts.settle(db, standing, cursor, promises, gates or (), now)
-
-    async def _account_for_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> int:
-        """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
-        they get their runs by its catch-up policy, or without `runs` an entry in the ledger. Those of a pause of many
-        are paused, also if that goes on, and what a calendar leaves out is excluded. How many runs."""
-        await self._pauses.wake_cursor(db, old["job_id"])
-        cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
-        if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
-            return 0
-        policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
-        spans = await self._pauses.spans_on(db, old["job_id"])
-        try:
-            timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
-            found = _counted(overdue(timing, cursors[0]["next_fire"], now, policy, spans))
-        except ZoneFault:
-            return 0  # nobody can say any more which times those were; the change may be what gives it another zone
-        if timing.max_runs is not None:
-            found = within(await self._facts.budget_left(db, old["job_id"]), found)
-        missed = found.missed
-        if not runs:
-            missed = missed + [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
-            told_apart = (Reason.PAUSED, Reason.EXCLUDED)
-            missed = [gap if gap.reason in told_apart else replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
-        else:
-            await self._make_overdue(db, old, found.fires)
-        await self._keep_missed(db, old, missed)
-        return len(found.fires) if runs else 0
-
-    async def _account_for_pause(
-        self, db: Connection, old: Record, now: datetime, catch_up: CatchUp = CatchUp.NONE
-    ) -> list[datetime]:
-        """Puts what fell into the job's own pause until now into the ledger; the due times of it that are to run."""
-        if definition_of(old).timing.only_instant is not None:
-            return []  # its due time waits with the cursor
-        found = await self._in_pause(db, old, now, catch_up)
-        await self._keep_missed(db, old, found.missed)
-        return found.fires
-
-    async def _cancel_pause(self, db: Connection, old: Record, now: datetime) -> None:
-        """The same for a job that is cancelled: nothing of it runs any more."""
-        found = await self._in_pause(db, old, now, CatchUp.NONE)
-        waiting = [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
-        await self._keep_missed(db, old, found.missed + waiting)
-
-    async def _in_pause(self, db: Connection, old: Record, now: datetime, catch_up: CatchUp) -> Plan:
-        """What fell into the job's own pause until now, as far as it is not in the ledger."""
-        span = own_span(old, now, catch_up)
-        if span is None or span.end is None:
-            return Plan([], [], None)
-        definition = definition_of(old)
-        try:
-            timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
-            first = definition.timing.next_after(span.start)
-            # What is due behind its end has a cursor of its own.
-            until = min(now, span.end - _TICK)
-            if first is None or first > until:
-                return Plan([], [], first)
-            found = _counted(overdue(timing, first, until, definition.catchup, [span]))
-        except ZoneFault:
-            return Plan([], [], None)
-        if timing.max_runs is not None:
-            found = within(await self._facts.budget_left(db, old["job_id"]), found)
-        return found
-
-    async def _make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
-        if fires:
-            await self._fetch(db, "make_overdue", job_id=old["job_id"], dues=fires, once=old["due_at"] is not None)
-
-    async def _keep_missed(self, db: Connection, old: Record, missed: Sequence[MissedRange]) -> None:
-        if missed:
-            columns = columns_of(ledger_rows(missed))
-            await self._fetch(db, "keep_missed", job_id=old["job_id"], version=old["version"], **columns)
 
     async def _keep_version(self, db: Connection, old: Record) -> None:
         version = version_of(old)
@@ -476,12 +401,6 @@ def _gates_of(jobs: Sequence[NewJob]) -> dict[UUID, list[WantedGate]]:
         for new in jobs
         if new.definition.policy is not ORDINARY
     }
-
-
-def _counted(found: Plan | None) -> Plan:
-    if found is None:
-        raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
-    return found
 
 
 def _free_cursor(
