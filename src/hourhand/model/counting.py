@@ -14,7 +14,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron, Days
-from hourhand.model.local_time import load_zone
+from hourhand.model.local_time import jump_between, load_zone
 from hourhand.model.schedule import CronSchedule, Every, Timing
 
 _TICK: Final = timedelta(microseconds=1)
@@ -161,14 +161,7 @@ def jump_on(zone: ZoneInfo, ordinal: int) -> tuple[datetime, timedelta] | None:
     before, behind = day.astimezone(zone).utcoffset(), (day + _DAY).astimezone(zone).utcoffset()
     assert before is not None
     assert behind is not None
-    if before == behind:
-        return None
-    low, high = 0, 86_400
-    while high - low > 1:
-        middle = (low + high) // 2
-        same = (day + timedelta(seconds=middle)).astimezone(zone).utcoffset() == before
-        low, high = (middle, high) if same else (low, middle)
-    return day + timedelta(seconds=high), behind - before
+    return None if before == behind else (jump_between(day, day + _DAY, zone), behind - before)
 
 
 def count_local(cron: Cron, begin: datetime, before: datetime) -> int:

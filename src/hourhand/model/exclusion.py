@@ -29,6 +29,11 @@ class TimingAround(Timing, frozen=True):
     names: tuple[str, ...] = ()
     """Of the calendars, in the same order."""
 
+    @property
+    def without_calendars(self) -> Timing:
+        """All due times, also those that are left out."""
+        return Timing(**{name: getattr(self, name) for name in Timing.__struct_fields__})
+
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later that is allowed."""
         event = self.next_event(instant)

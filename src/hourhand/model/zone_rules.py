@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import jump_between
 from hourhand.model.schedule import Timing
 
@@ -55,11 +56,17 @@ def replanned(timing: Timing, next_fire: datetime, dealt_with: datetime | None) 
 
     The due time that it stood for has moved with the clock: it is the one nearest to where it was. That may lie in the
     past, if the news came late; then it is late, and the job's catch-up decides. One that was dealt with before is not
-    repeated at its new time. Due times strictly increase: nothing goes back behind what is `dealt_with`.
+    repeated at its new time. Due times strictly increase: nothing goes back behind what is `dealt_with`. A job that
+    waits for the end of what a calendar leaves out waits on, for that end by the new rules.
     """
     # What is written as a text, cron or a rule, goes by the local clock; instants and intervals do not.
     if not any(hasattr(schedule, "text") for schedule in timing.schedules):
         return None
+    if isinstance(timing, TimingAround):
+        if dealt_with is not None and timing.is_excluded(dealt_with):
+            waits = timing.next_event(dealt_with)
+            return None if waits == next_fire else waits
+        timing = timing.without_calendars
     later = timing.next_after(next_fire - _TICK)
     if later == next_fire:
         return None

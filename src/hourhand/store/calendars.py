@@ -14,6 +14,7 @@ from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import timing_from_json
 from hourhand.ports.calendar_stores import CalendarRow
+from hourhand.ports.stores import NEVER
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.timing_facts import TimingFacts
 
@@ -88,7 +89,14 @@ class Calendars:
         facts = TimingFacts(self._database)  # with rules of its own: those of this transaction may not come to be
         while True:
             rows = await self._fetch(
-                db, "shifted_cursors", namespace_id=namespace_id, name=name, now=now, after=after, limit=_PAGE
+                db,
+                "shifted_cursors",
+                namespace_id=namespace_id,
+                name=name,
+                now=now,
+                never=NEVER,
+                after=after,
+                limit=_PAGE,
             )
             await self._set_back(db, facts, rows, now)
             if len(rows) < _PAGE:

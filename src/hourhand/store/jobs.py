@@ -182,8 +182,9 @@ class Jobs:
                 before = definition_of(old).timing
                 reset = before.schedules != definition.timing.schedules
                 standing = Standing(
-                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until
-                )
+                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until,
+                    since=now if reset else old["created_at"], passed=max(now, latest or now),
+                )  # fmt: skip
                 cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
             await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers, until)
             return await self._held_runs(db, old)
@@ -239,7 +240,8 @@ class Jobs:
                 active = state is JobState.SCHEDULED or until is not None
                 standing = Standing(
                     job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
-                    reset=False, withdrawn=withdrawn, made=made + len(fires), until=until,
+                    reset=is_paused(old, now), withdrawn=withdrawn, made=made + len(fires), until=until,
+                    since=old["created_at"], passed=max(now, latest or now),
                 )  # fmt: skip
                 cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
             where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)

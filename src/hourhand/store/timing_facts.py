@@ -15,10 +15,11 @@ from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json
 from hourhand.model.errors import Conflict
-from hourhand.model.exclusion import around
+from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id, shard_of
 from hourhand.model.job import JobDefinition
-from hourhand.model.schedule import Timing
+from hourhand.model.local_time import ZoneFault
+from hourhand.model.schedule import OnExcluded, Timing
 from hourhand.ports.stores import Move
 from hourhand.store.jsons import from_json
 from hourhand.store.ledger_rows import columns_of, ledger_rows
@@ -38,13 +39,17 @@ class Standing:
     old_timing: Timing
     active: bool
     reset: bool
-    """Whether its schedule itself is another now."""
+    """Whether a cursor that it has means nothing any more: its schedule is another now, or a pause is over."""
     withdrawn: Sequence[datetime]
     """The due times of runs that were taken back."""
     made: int
     """Runs that were made of due times nobody had planned."""
-    until: datetime | None = None
+    until: datetime | None
     """The end of the job's own pause: before it nothing is due."""
+    since: datetime
+    """Earlier due times are none of its present schedule."""
+    passed: datetime
+    """Up to here all due times are dealt with."""
 
 
 class TimingFacts:
@@ -123,6 +128,8 @@ class TimingFacts:
         timing = standing.definition.timing
         if timing.calendars != standing.old_timing.calendars:
             await self._link(db, standing)
+        if timing.calendars and timing.on_excluded is OnExcluded.NEXT_ALLOWED and standing.active:
+            cursor = await self._waiting(db, standing, cursor)
         if timing.max_runs is not None or standing.old_timing.max_runs is not None:
             cursor = await self._settle_budget(db, standing, cursor)
         if timing.after_completion is not None and standing.active:
@@ -130,6 +137,19 @@ class TimingFacts:
         if standing.old_timing.after_completion is not None:
             await self._fetch(db, "drop_delay", job_id=standing.job_id)
         return cursor
+
+    async def _waiting(self, db: Connection, standing: Standing, cursor: datetime | None) -> datetime | None:
+        """What a calendar has left out before the change is still run at the next allowed time."""
+        timing = await self.with_calendars(standing.job_id, standing.definition.timing, db)
+        if not isinstance(timing, TimingAround):
+            return cursor
+        try:
+            waits = timing.next_event(standing.passed, standing.since)
+        except ZoneFault:
+            return cursor  # the scheduler tells of it
+        if waits is None or (standing.until is not None and waits < standing.until):
+            return cursor
+        return waits if cursor is None else min(waits, cursor)
 
     async def _settle_budget(self, db: Connection, standing: Standing, cursor: datetime | None) -> datetime | None:
         old, new = standing.old_timing.max_runs, standing.definition.timing.max_runs

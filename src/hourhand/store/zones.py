@@ -6,16 +6,19 @@ from uuid import UUID
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
+from hourhand.model.exclusion import around
 from hourhand.model.ids import lowest_id_at
-from hourhand.model.schedule import timing_from_json
+from hourhand.model.schedule import OnExcluded, timing_from_json
 from hourhand.ports.zone_stores import CursorPage, ZonedCursor
 from hourhand.store.jsons import from_json
+from hourhand.store.timing_facts import TimingFacts
 
 
 class Zones:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "zones.sql", database.schema)
+        self._facts = TimingFacts(database)
 
     async def zone_rules(self) -> dict[str, str]:
         rows = await self._database.fetch(self._queries["zone_rules"])
@@ -38,16 +41,20 @@ class Zones:
         rows = await self._database.fetch(
             self._queries["cursors_in_zones"], zones=zones, after=after, since_id=lowest_id_at(since), limit=limit
         )
+        timings = {row["job_id"]: timing_from_json(from_json(row["timing"])) for row in rows if row["timing"]}
+        # Where others stand does not depend on calendars: their cursors visit every due time.
+        waiting = [job_id for job_id, timing in timings.items() if timing.on_excluded is OnExcluded.NEXT_ALLOWED]
+        rules = await self._facts.rules_of(waiting) if waiting else {}
         cursors = [
             ZonedCursor(
                 row["job_id"],
                 row["next_fire"],
                 row["version"],
-                timing_from_json(from_json(row["timing"])),
+                around(timings[row["job_id"]], rules.get(row["job_id"], {})),
                 row["dealt_with"],
             )
             for row in rows
-            if row["timing"] is not None
+            if row["job_id"] in timings
         ]
         return CursorPage(cursors, rows[-1]["job_id"] if len(rows) == limit else None)
 

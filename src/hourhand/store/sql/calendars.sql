@@ -28,7 +28,7 @@ SELECT t.job_id FROM hourhand.timetable t
                       JOIN hourhand.live_runs r ON r.job_id = l.job_id AND r.cause = 1
                      WHERE l.namespace_id = @namespace_id AND l.calendar = @name
                        AND r.state IN (0, 1) AND r.attempt = 0 AND r.scheduled_for > @now)
- ORDER BY t.job_id
+ ORDER BY t.ctid
    FOR UPDATE;
 
 -- name: withdraw_runs
@@ -47,12 +47,12 @@ UPDATE hourhand.timetable t SET next_fire = least(t.next_fire, f.due) FROM first
 RETURNING t.job_id;
 
 -- name: shifted_cursors
--- Cursors of jobs that wait for the next allowed time, one page.
+-- Cursors of jobs that wait for the next allowed time, one page. Those that a pause holds stand at the end of time.
 SELECT t.job_id, t.next_fire, t.version, j.timing
   FROM hourhand.calendar_jobs l
   JOIN hourhand.timetable t ON t.job_id = l.job_id
   JOIN hourhand.jobs j ON j.namespace_id = l.namespace_id AND j.job_id = l.job_id
- WHERE l.namespace_id = @namespace_id AND l.calendar = @name AND t.next_fire > @now
+ WHERE l.namespace_id = @namespace_id AND l.calendar = @name AND t.next_fire > @now AND t.next_fire < @never
    AND j.timing ->> 'on_excluded' = 'next_allowed' AND (@after::uuid IS NULL OR l.job_id > @after)
  ORDER BY l.job_id
  LIMIT @limit;

@@ -155,13 +155,16 @@ INSERT INTO hourhand.gate_slots (run_id, gate_id) SELECT run_id, unnest(gate_ids
 UPDATE hourhand.live_runs SET cause = 1 WHERE run_id = @once_run_id::uuid AND cause = 0;
 
 -- name: latest_made
--- The latest due time of the job, later than now, whose run is made and stays: held by an executor, or final already.
+-- The latest due time of the job, later than now, that is dealt with: its run is made and stays, held by an executor or
+-- final already; or the ledger has it, because a calendar leaves it out.
 SELECT max(scheduled_for) AS latest FROM (
     SELECT scheduled_for FROM hourhand.live_runs
      WHERE (run_id = @once_run_id::uuid OR (job_id = @job_id AND cause = 1)) AND scheduled_for > @now
     UNION ALL
     SELECT scheduled_for FROM hourhand.runs
      WHERE job_id = @job_id AND run_id >= @now_id AND cause <> 2 AND scheduled_for > @now
+    UNION ALL
+    SELECT last_due FROM hourhand.ledger_ranges WHERE job_id = @job_id AND last_due > @now
 ) made;
 
 -- name: job_live_runs

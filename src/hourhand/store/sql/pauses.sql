@@ -82,12 +82,15 @@ WITH gone AS (
     SELECT DISTINCT ON (g.job_id) g.*, j.due_at IS NULL AS recurring
       FROM gone g JOIN hourhand.jobs j ON j.namespace_id = g.namespace_id AND j.job_id = g.job_id
      ORDER BY g.job_id, g.scheduled_for
+), given_back AS (
+    UPDATE hourhand.run_budgets b SET runs_left = b.runs_left + g.runs
+      FROM (SELECT job_id, count(*)::int AS runs FROM gone GROUP BY job_id) g WHERE b.job_id = g.job_id
 ), put AS (
     INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring,
                                     gate_ids, expires_after, exclusive)
     SELECT f.job_id, @never, f.namespace_id, f.lane_id, f.version,
            ((get_byte(uuid_send(f.job_id), 14) & 3) << 8) | get_byte(uuid_send(f.job_id), 15), f.priority, f.recurring,
-           f.gate_ids, f.expires_at - f.scheduled_for,
+           f.gate_ids, f.expires_at - f.ready_at,
            f.cause = 1 AND hourhand.overlap_policy(f.namespace_id, f.job_id, f.run_id) <> 'allow'
       FROM firsts f
     ON CONFLICT (job_id) DO UPDATE SET next_fire = excluded.next_fire
@@ -195,11 +198,18 @@ UPDATE hourhand.jobs j
 RETURNING j.job_id, j.name, j.pause_reason;
 
 -- name: drop_failing
--- After pause_failing, in its transaction: the cursors, and the runs that are not due yet.
-WITH cursors AS (
-    DELETE FROM hourhand.timetable WHERE job_id = ANY (@job_ids::uuid[])
-), rested AS (
-    DELETE FROM hourhand.resting WHERE job_id = ANY (@job_ids)
+-- After pause_failing, in its transaction: the cursors, and the runs that are not due yet. No end of a run makes a cursor
+-- any more; what is taken back is given back to the budget.
+WITH gone AS (
+    DELETE FROM hourhand.live_runs
+     WHERE job_id = ANY (@job_ids::uuid[]) AND cause = 1 AND state IN (0, 1) AND attempt = 0 AND scheduled_for > @now
+    RETURNING job_id
+), given_back AS (
+    UPDATE hourhand.run_budgets b SET runs_left = b.runs_left + g.runs
+      FROM (SELECT job_id, count(*)::int AS runs FROM gone GROUP BY job_id) g WHERE b.job_id = g.job_id
+), delays AS (
+    DELETE FROM hourhand.completion_delays WHERE job_id = ANY (@job_ids)
+), cursors AS (
+    DELETE FROM hourhand.timetable WHERE job_id = ANY (@job_ids)
 )
-DELETE FROM hourhand.live_runs
- WHERE job_id = ANY (@job_ids) AND cause = 1 AND state IN (0, 1) AND attempt = 0 AND scheduled_for > @now;
+DELETE FROM hourhand.resting WHERE job_id = ANY (@job_ids);

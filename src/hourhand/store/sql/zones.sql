@@ -15,19 +15,23 @@ SELECT count(*) AS leads FROM leader;
 
 -- name: cursors_in_zones
 -- One page of all cursors, so that each page takes as long as any other; of those in the zones, what is needed to plan
--- them anew. Ids of scheduled runs sort by their due time.
+-- them anew. Those that a pause holds count where they really stand, and none goes back behind the end of a pause of its
+-- own. Ids of scheduled runs sort by their due time.
 WITH page AS MATERIALIZED (
-    SELECT t.job_id, t.namespace_id, t.next_fire, t.version, t.recurring FROM hourhand.timetable t
+    SELECT t.job_id, t.namespace_id, coalesce(r.next_fire, t.next_fire) AS next_fire, t.version, t.recurring
+      FROM hourhand.timetable t LEFT JOIN hourhand.resting r ON r.job_id = t.job_id
      WHERE @after::uuid IS NULL OR t.job_id > @after
      ORDER BY t.job_id
      LIMIT @limit
 ), zoned AS MATERIALIZED (
-    SELECT p.job_id, j.timing FROM page p
+    SELECT p.job_id, j.timing, CASE WHEN j.status = 1 THEN j.pause_until - interval '1 microsecond' END AS paused
+      FROM page p
       JOIN hourhand.jobs j ON j.namespace_id = p.namespace_id AND j.job_id = p.job_id
      WHERE p.recurring AND j.timing ->> 'zone' = ANY (@zones::text[])
 )
 SELECT p.job_id, p.next_fire, p.version, z.timing,
        CASE WHEN z.job_id IS NOT NULL THEN greatest(
+           z.paused,
            (SELECT max(l.scheduled_for) FROM hourhand.live_runs l WHERE l.job_id = z.job_id AND l.cause = 1),
            (SELECT r.scheduled_for FROM hourhand.runs r
              WHERE r.job_id = z.job_id AND r.run_id >= @since_id::uuid AND r.cause <> 2
@@ -38,18 +42,23 @@ SELECT p.job_id, p.next_fire, p.version, z.timing,
  ORDER BY p.job_id;
 
 -- name: move_cursors
--- In the order of their jobs, as planners take them.
+-- In order of places, as planners move them. Of those that a pause holds it is changed where they come back to.
 WITH leader AS MATERIALIZED (
     SELECT FROM hourhand.leases WHERE name = 'leader' AND node_id = @node_id AND epoch = @epoch
        AND lease_until > clock_timestamp() FOR SHARE
 ), held AS MATERIALIZED (
-    SELECT t.job_id, x.next_fire
+    SELECT t.job_id, x.next_fire, r.job_id IS NOT NULL AS rests
       FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
            AS x(job_id, expected, version, next_fire)
-      JOIN hourhand.timetable t ON t.job_id = x.job_id AND t.next_fire = x.expected AND t.version = x.version
+      JOIN hourhand.timetable t ON t.job_id = x.job_id AND t.version = x.version
+      LEFT JOIN hourhand.resting r ON r.job_id = x.job_id
      CROSS JOIN leader
-     ORDER BY t.job_id
+     WHERE coalesce(r.next_fire, t.next_fire) = x.expected
+     ORDER BY t.ctid
        FOR UPDATE OF t
+), moved AS (
+    UPDATE hourhand.timetable t SET next_fire = held.next_fire FROM held WHERE t.job_id = held.job_id AND NOT held.rests
+), put_off AS (
+    UPDATE hourhand.resting r SET next_fire = held.next_fire FROM held WHERE r.job_id = held.job_id AND held.rests
 )
-UPDATE hourhand.timetable t SET next_fire = held.next_fire FROM held WHERE t.job_id = held.job_id
-RETURNING t.job_id;
+SELECT job_id FROM held;
