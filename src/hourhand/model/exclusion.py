@@ -5,13 +5,14 @@ when the calendar allows it again, however many of its due times were left out b
 the job anyway, nothing is added. What was left out is told by `plan_around`, for the ledger.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import GRACE, CatchUpPolicy, MissedRange, PauseSpan, Plan, least, plan
+from hourhand.model.counting import Stretch, stretch
 from hourhand.model.schedule import OnExcluded, Timing
 from hourhand.model.states import Reason
 
@@ -140,6 +141,28 @@ def events_from(timing: TimingAround, cursor: datetime, until: datetime) -> tupl
         events.append((due, timing.excluded_by(due)))
         due = timing.next_event(due)
     return events, due
+
+
+def stretches(timing: Timing, first: datetime, before: datetime) -> Iterator[tuple[Stretch, str | None]]:
+    """The due times from `first`, where a cursor may stand, up to those earlier than `before`: one stretch for those
+    that follow each other and are all left out by the same calendar, or by none. Bounded: the last one says what
+    follows."""
+    if not isinstance(timing, TimingAround):
+        yield stretch(timing, first, before), None
+        return
+    events, following = events_from(timing, first, before - _TICK)
+    nexts = [*(due for due, _ in events[1:]), following]
+    found: Stretch | None = None
+    by: str | None = None
+    for (due, calendar), next_due in zip(events, nexts, strict=False):
+        if found is not None and calendar == by:
+            found = Stretch(found.first, due, found.count + 1, next_due)
+            continue
+        if found is not None:
+            yield found, by
+        found, by = Stretch(due, due, 1, next_due), calendar
+    if found is not None:
+        yield found, by
 
 
 def plan_around(

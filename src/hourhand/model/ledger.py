@@ -14,12 +14,14 @@ from typing import Final
 from uuid import UUID
 
 from hourhand.model.catchup import PauseSpan
-from hourhand.model.counting import jump_on, last_before, stretch
+from hourhand.model.counting import Stretch, jump_on, last_before, stretch
 from hourhand.model.cron import Cron
 from hourhand.model.durations import format_duration
 from hourhand.model.ends import REASONS
+from hourhand.model.exclusion import TimingAround, excluded_words, stretches
 from hourhand.model.local_time import Gap, ZoneFault, load_zone
-from hourhand.model.schedule import CronSchedule, Timing
+from hourhand.model.rrule import RRule
+from hourhand.model.schedule import CronSchedule, RRuleSchedule, Schedule, Timing
 from hourhand.model.states import Reason, RunState
 
 _TICK: Final = timedelta(microseconds=1)
@@ -78,6 +80,7 @@ class LedgerFacts:
     """Up to here, included, the runs and ranges are all there are."""
     created_at: datetime
     timing: Timing
+    """With its calendars."""
     runs: Sequence[RunFact] = ()
     ranges: Sequence[RangeFact] = ()
     cursor: datetime | None = None
@@ -185,24 +188,37 @@ def _from_cursor(facts: LedgerFacts) -> Iterator[RangeFact]:
         else:
             starts = [span.start + _TICK for span in facts.spans if span.start >= at]
             until, became, reason, detail = min(starts, default=end), Became.UNPLANNED, UNPLANNED, None
-        part = stretch(facts.timing, due, min(until, end))
-        yield RangeFact(part.first, part.last, part.count, became, reason, facts.timing, detail)
-        due = part.next_due
+        due = None
+        for part, calendar in stretches(facts.timing, at, min(until, end)):
+            yield _derived(facts, part, calendar, became, reason, detail)
+            due = part.next_due
 
 
 def _from_own_pause(facts: LedgerFacts) -> Iterator[RangeFact]:
     span = facts.own_span
     if span is None or span.end is None:
         return
-    due = facts.timing.next_after(span.start)
+    due = _all_due_times(facts.timing).next_after(span.start)
     for _ in range(STRETCHES_MAX):
         if due is None or not span.covers(due):
             return
-        part = stretch(facts.timing, due, span.end)
-        yield RangeFact(
-            part.first, part.last, part.count, Became.PAUSED, Reason.PAUSED.value, facts.timing, span.detail
-        )
-        due = part.next_due
+        at, due = due, None
+        for part, calendar in stretches(facts.timing, at, span.end):
+            yield _derived(facts, part, calendar, Became.PAUSED, Reason.PAUSED.value, span.detail)
+            due = part.next_due
+
+
+def _derived(
+    facts: LedgerFacts, part: Stretch, calendar: str | None, became: Became, reason: str, detail: str | None
+) -> RangeFact:
+    """What a calendar leaves out is excluded, whatever else is to say."""
+    if calendar is not None:
+        became, reason, detail = Became.EXCLUDED, Reason.EXCLUDED.value, excluded_words(calendar)
+    return RangeFact(part.first, part.last, part.count, became, reason, _all_due_times(facts.timing), detail)
+
+
+def _all_due_times(timing: Timing) -> Timing:
+    return timing.without_calendars if isinstance(timing, TimingAround) else timing
 
 
 # --- what the clock left out ------------------------------------------------------------------------------
@@ -243,16 +259,20 @@ def _gaps_of(timing: Timing, begin: datetime, until: datetime) -> Iterator[Ledge
             yield LedgerEntry(jump, jump, len(lost), Became.DST_GAP.value, Became.DST_GAP.value, why, key=(jump, 1))
 
 
-def _lost(timing: Timing, schedule: object, begin: datetime, before: datetime) -> Iterator[datetime]:
-    if not isinstance(schedule, CronSchedule):
+def _lost(timing: Timing, schedule: Schedule, begin: datetime, before: datetime) -> Iterator[datetime]:
+    rule: Cron | RRule
+    if isinstance(schedule, CronSchedule):
+        rule = Cron.parse(schedule.text, schedule.seed)
+    elif isinstance(schedule, RRuleSchedule):
+        rule = RRule.compile(schedule.text, schedule.first, schedule.last)
+    else:
         return
-    cron = Cron.parse(schedule.text, schedule.seed)
-    if cron.is_fixed_time and timing.gap is Gap.FIRE_AFTER:
+    if rule.is_fixed_time and timing.gap is Gap.FIRE_AFTER:
         return
-    local = cron.next_local(begin - _TICK)
+    local = rule.next_local(begin - _TICK)
     while local is not None and local < before:
         yield local
-        local = cron.next_local(local)
+        local = rule.next_local(local)
 
 
 def _is_active(timing: Timing, instant: datetime) -> bool:

@@ -18,6 +18,7 @@ from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 from hourhand.store.ledger_rows import split_row
 from hourhand.store.pauses import Pauses
+from hourhand.store.timing_facts import TimingFacts
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -27,6 +28,7 @@ class Ledger:
         self._database = database
         self._pauses = pauses
         self._queries = load_queries("hourhand.store.sql", "ledger.sql", database.schema)
+        self._facts = TimingFacts(database)
 
     async def read_ledger(
         self, namespace_id: int, job_id: UUID, begin: datetime, until: datetime, now: datetime, limit: int
@@ -53,18 +55,19 @@ class Ledger:
             )
             stretches = await self._fetch(db, "ledger_stretches", job_id=job_id, **span)
             spans = await self._pauses.spans_on(db, job_id)
+            current = timings[job["version"]][1]
+            timing = await self._facts.with_calendars(job_id, current, db)
         # What there is more of is not known beyond: the page ends there at the latest.
         if len(rows) > limit:
             until = min(until, rows[-1]["scheduled_for"])
         if len(stretches) > limit:
             until = min(until, stretches[-1]["first_due"])
-        current = timings[job["version"]][1]
         return LedgerFacts(
             now=now,
             begin=begin,
             until=until,
             created_at=job["created_at"],
-            timing=current,
+            timing=timing,
             runs=[_run(row) for row in rows],
             ranges=[part for row in stretches for part in _ranges(row, timings, current)],
             cursor=None if job["next_fire"] == NEVER else job["next_fire"],
