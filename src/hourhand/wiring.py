@@ -438,8 +438,10 @@ class ApiNode(Node):
             previews=PreviewOperations(store.calendars, self.clock),
             history=HistoryOperations(store.ledger, self.clock),
             pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
-            backfills=BackfillOperations(store.backfills, store.jobs, store.runs, self.clock, self.ids, self.bus),
-            versions=VersionOperations(store.versions, store.jobs, kinds, self.clock, self.bus),
+            backfills=BackfillOperations(
+                store.backfills, store.jobs, store.runs, store.calendars, self.clock, self.ids, self.bus
+            ),
+            versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
         )
         self.app = build_app(operations, config.api)

@@ -48,7 +48,7 @@ class Site:
         self.bus = NotedBus()
         ids = IdSource(11)
         bus = cast("EventBus", self.bus)
-        self.asking = BackfillOperations(store.backfills, store.jobs, store.runs, clock, ids, bus)
+        self.asking = BackfillOperations(store.backfills, store.jobs, store.runs, store.calendars, clock, ids, bus)
         self.scheduler = Scheduler(store, clock)
         self.backfiller = self.backfiller_of(self.scheduler)
 

@@ -36,8 +36,8 @@ async def test_cursors_are_counted_by_minute_overdue_ones_in_the_first(store: St
 async def test_jobs_come_with_their_schedule_and_only_own_ones_by_name(store: Store, forecasts: Forecasts) -> None:
     await insert(store, new_job(HOURLY, next_due=at(3600), name="hourly"))
     await insert(store, new_job(once(at(90)), next_due=at(90)))
-    [own] = await forecasts.forecast_jobs(NAMESPACE, at(7200), 1024, 10)
-    [foreign] = await forecasts.forecast_jobs(NAMESPACE + 1, at(7200), 1024, 10)
+    [own] = await forecasts.forecast_jobs(NAMESPACE, START, at(7200), 1024, 10)
+    [foreign] = await forecasts.forecast_jobs(NAMESPACE + 1, START, at(7200), 1024, 10)
     assert (own.name, own.next_fire, own.needs) == ("hourly", at(3600), "number")
     assert '"0 * * * *"' in own.timing
     assert foreign.name is None
@@ -45,10 +45,10 @@ async def test_jobs_come_with_their_schedule_and_only_own_ones_by_name(store: St
 
 async def test_the_first_shards_are_a_fair_part_of_all_jobs(store: Store, forecasts: Forecasts) -> None:
     await insert(store, *(new_job(HOURLY, next_due=at(3600)) for _ in range(2000)))
-    part = await forecasts.forecast_jobs(NAMESPACE, at(7200), 256, 10_000)
+    part = await forecasts.forecast_jobs(NAMESPACE, START, at(7200), 256, 10_000)
     assert 400 < len(part) < 600
-    assert len(await forecasts.forecast_jobs(NAMESPACE, at(7200), 1024, 50)) == 50
-    assert await forecasts.forecast_jobs(NAMESPACE, at(3600), 1024, 50) == []
+    assert len(await forecasts.forecast_jobs(NAMESPACE, START, at(7200), 1024, 50)) == 50
+    assert await forecasts.forecast_jobs(NAMESPACE, START, at(3600), 1024, 50) == []
 
 
 async def test_durations_are_those_of_the_newest_successes(store: Store, forecasts: Forecasts) -> None:

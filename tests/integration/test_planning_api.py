@@ -48,8 +48,8 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
     return ApiOperations(
         jobs=NOBODY, runs=NOBODY, cluster=NOBODY, access=cast("Any", OneCaller()), nodes=NOBODY, queues=NOBODY,
         explain=NOBODY,
-        backfills=BackfillOperations(store.backfills, store.jobs, store.runs, clock, ids, bus),
-        versions=VersionOperations(store.versions, store.jobs, KINDS, clock, bus),
+        backfills=BackfillOperations(store.backfills, store.jobs, store.runs, store.calendars, clock, ids, bus),
+        versions=VersionOperations(store.versions, store.jobs, store.calendars, KINDS, clock, bus),
         forecast=ForecastOperations(Forecasts(store.database), store.nodes, clock),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ class Site:
         self.jobs = JobOperations(
             store.jobs, store.submissions, store.runs, self.kinds, self.clock, IdSource(), bus, SubmitSettings()
         )
-        self.versions = VersionOperations(store.versions, store.jobs, self.kinds, self.clock, bus)
+        self.versions = VersionOperations(store.versions, store.jobs, store.calendars, self.kinds, self.clock, bus)
 
     async def job(self, **fields: Any) -> UUID:
         fields = {"name": "report", "kind": "number", "payload": {"n": 1}, "schedule": {"every": "1h"}} | fields

@@ -24,7 +24,7 @@ CROWD_TIMES_MIN: Final = 5
 
 @dataclass(slots=True)
 class Group:
-    """Jobs with one and the same schedule."""
+    """Jobs with one and the same schedule, with the same calendars and pauses."""
 
     timing: Timing
     first: list[datetime] = field(default_factory=list)
@@ -56,12 +56,20 @@ def pace_of(timing: Timing, first: datetime, end: datetime, looks_max: int) -> P
     """Its due times from `first` up to `end` (not included), at most `looks_max` of them one by one."""
     times: list[datetime] = []
     due: datetime | None = first
-    while due is not None and due < end:
+    while due is not None and due < end and len(times) != timing.max_runs:
         if len(times) >= max(looks_max, 2):
             return Pace(times, (len(times) - 1) / ((times[-1] - times[0]) / MINUTE))
         times.append(due)
         due = timing.next_after(due)
     return Pace(times)
+
+
+def pace_after_completion(delay: timedelta, run_seconds: float, first: datetime, end: datetime, looks_max: int) -> Pace:
+    """The same for jobs that fall due a while after each run has ended, if runs take as long as they did."""
+    step = delay + timedelta(seconds=run_seconds)
+    looks = min(-((first - end) // step), max(looks_max, 2)) if first < end else 0
+    times = [first + number * step for number in range(looks)]
+    return Pace(times, MINUTE / step if times and times[-1] + step < end else 0.0)
 
 
 class Tally:
@@ -86,9 +94,28 @@ class Tally:
             self.due[place] += count
             self.work_seconds[place] += count * run_seconds
 
-    def add_pace(self, pace: Pace, count: float, run_seconds: float, *, without_first: bool = False) -> None:
-        for at in pace.times[1:] if without_first else pace.times:
-            self.add(at, count, run_seconds)
+    def add_spread(self, at: datetime, over: timedelta, count: float, run_seconds: float) -> None:
+        """Starts that are spread evenly over a while after `at`."""
+        parts = max(-(-over // MINUTE), 1)
+        for part in range(parts):
+            self.add(at + (2 * part + 1) * over / (2 * parts), count / parts, run_seconds)
+
+    def add_pace(
+        self,
+        pace: Pace,
+        count: float,
+        run_seconds: float,
+        *,
+        without_first: bool = False,
+        jitter: timedelta | None = None,
+    ) -> None:
+        skipped = 1 if without_first else 0
+        for place, at in enumerate(pace.times[skipped:], skipped):
+            if jitter is None:
+                self.add(at, count, run_seconds)
+            else:
+                following = pace.times[place + 1] if place + 1 < len(pace.times) else at + jitter
+                self.add_spread(at, min(jitter, following - at), count, run_seconds)
         if pace.per_minute:
             place = max(int((pace.times[-1] - self.start) / MINUTE) + 1, 0)
             for later in range(place, len(self.due)):

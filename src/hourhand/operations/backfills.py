@@ -22,13 +22,16 @@ from hourhand.model.errors import Conflict, Fault, InvalidFields, NotFound
 from hourhand.model.job import Job
 from hourhand.model.local_time import InstantFault, format_instant, parse_instant
 from hourhand.model.policy import Overlap
+from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, Reason
 from hourhand.operations.backfill_requests import BackfillPage, BackfillPlan, BackfillProgress, StartBackfillRequest
+from hourhand.operations.calendars import with_calendars
 from hourhand.operations.jobs import Clock, Ids
 from hourhand.operations.policy import Refuse, read_rate
 from hourhand.operations.requests import Caller
 from hourhand.operations.selection import NOTE_CHARS_MAX
 from hourhand.ports.backfill_stores import BackfillStore, NewBackfill
+from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import JobStore, RunStore
 
@@ -49,11 +52,19 @@ Faults = list[Fault]
 
 class BackfillOperations:
     def __init__(
-        self, backfills: BackfillStore, jobs: JobStore, runs: RunStore, clock: Clock, ids: Ids, bus: EventBus
+        self,
+        backfills: BackfillStore,
+        jobs: JobStore,
+        runs: RunStore,
+        calendars: CalendarStore,
+        clock: Clock,
+        ids: Ids,
+        bus: EventBus,
     ) -> None:
         self._backfills = backfills
         self._jobs = jobs
         self._runs = runs
+        self._calendars = calendars
         self._clock = clock
         self._ids = ids
         self._bus = bus
@@ -62,7 +73,7 @@ class BackfillOperations:
         """What `start` would do; nothing is stored and nothing runs."""
         job = await self._job(caller, job_id)
         request = self._request(job, given)
-        dues = await _due_times(job, request)
+        dues = await _due_times(await self._timing(caller, job), request)
         left_out = await self._left_out(caller, job, request, dues)
         run_seconds = await self._backfills.usual_seconds(job, LEARNED_RUNS)
         return BackfillPlan(
@@ -84,11 +95,12 @@ class BackfillOperations:
         for _ in range(5):
             job = await self._job(caller, job_id)
             request = self._request(job, given)
-            dues = await _due_times(job, request)
+            timing = await self._timing(caller, job)
+            dues = await _due_times(timing, request)
             now = self._clock.now()
             new = NewBackfill(
-                self._ids.new_id(now), caller.namespace_id, job_id, job.version, request, job.definition.timing,
-                dues[0], dues[-1], len(dues), now, caller.name,
+                self._ids.new_id(now), caller.namespace_id, job_id, job.version, request, timing, dues[0], dues[-1],
+                len(dues), now, caller.name,
             )  # fmt: skip
             refused = await self._backfills.insert_backfill(new, OPEN_MAX)
             if refused is None:
@@ -161,6 +173,10 @@ class BackfillOperations:
             raise Conflict("job-cancelled", "a cancelled job cannot be run: create a new one")
         return job
 
+    async def _timing(self, caller: Caller, job: Job) -> Timing:
+        """As the job's calendars leave it now: they count for all of the backfill."""
+        return await with_calendars(self._calendars, caller.namespace_id, job.definition.timing)
+
     def _request(self, job: Job, given: StartBackfillRequest) -> BackfillRequest:
         faults: list[Fault] = []
         request = _read(job, given, self._clock.now(), faults.append)
@@ -206,9 +222,11 @@ _DONE: Final = {
 }
 
 
-async def _due_times(job: Job, request: BackfillRequest) -> Sequence[datetime]:
+async def _due_times(timing: Timing, request: BackfillRequest) -> Sequence[datetime]:
     """All of the range, in order. Raises InvalidFields when there are none, or too many."""
-    timing = job.definition.timing
+    if timing.after_completion is not None:
+        message = "the job falls due when a run has ended: no past range has due times of its own"
+        raise InvalidFields([Fault("/from", "no-due-times", message, "run it now, as often as is needed")])
     dues: list[datetime] = []
     due = first_due_from(timing, request.start)
     while due is not None and len(dues) <= RUNS_MAX:
@@ -314,6 +332,8 @@ def _notes(job: Job, request: BackfillRequest, run_seconds: float | None) -> Tex
                 "due times of the job that come while one of them is not finished are skipped, as its overlap "
                 "policy says; overlap 'allow' with a reason runs the backfill beside them"
             )
+    if job.definition.timing.calendars:
+        notes.append("due times that the job's calendars leave out, as they are now, are no part of it")
     if job.definition.policy.gated:
         notes.append("the job's own limits count for the backfill too")
     return notes

@@ -152,11 +152,22 @@ def _unknown(place: int, name: str, known: Sequence[str]) -> Fault:
     return Fault(f"/calendars/{place}", "unknown-calendar", f"there is no calendar {name[:63]!r}", hint, known[:50])
 
 
-def never_allowed(timing: Timing, rules: Mapping[str, CalendarRule], now: datetime) -> Fault | None:
+async def faults_around(store: CalendarStore, namespace_id: int, timing: Timing, now: datetime) -> Faults:
+    """Of a schedule with calendars: those that do not exist, or that they leave nothing of it."""
+    faults = await calendar_faults(store, namespace_id, timing.calendars)
+    return faults or never_allowed(timing, await store.find(namespace_id, timing.calendars), now)
+
+
+def never_allowed(timing: Timing, rules: Mapping[str, CalendarRule], now: datetime) -> Faults:
     """A fault where the calendars leave nothing of a schedule."""
     if around(timing, rules).next_after(now) is not None:
-        return None
-    return Fault("/calendars", "schedule-never-fires", "the calendars leave out every due time of the schedule")
+        return []
+    return [Fault("/calendars", "schedule-never-fires", "the calendars leave out every due time of the schedule")]
+
+
+async def with_calendars(store: CalendarStore, namespace_id: int, timing: Timing) -> Timing:
+    """The timing as its calendars leave it now."""
+    return around(timing, await store.find(namespace_id, timing.calendars)) if timing.calendars else timing
 
 
 def _rule(request: CalendarRequest) -> CalendarRule:

@@ -10,19 +10,22 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 import msgspec
 
 from hourhand.model.errors import InvalidParameter
+from hourhand.model.exclusion import around
 from hourhand.model.forecast import (
     HOURS_MAX,
     Group,
+    Pace,
     Tally,
     crowded_minutes,
     falls_due_at,
+    pace_after_completion,
     pace_of,
     spread_schedule,
     waits,
@@ -56,6 +59,7 @@ GROUPS_ASKED: Final = 500
 GOOD_SECONDS_MIN: Final = 5.0
 FORECASTING_SHARE: Final = 20
 """Forecasting takes at most a twentieth of the time of one processor."""
+_TICK: Final = timedelta(microseconds=1)
 NOWHERE: Final = ""
 """The room of what no executor offers."""
 
@@ -159,11 +163,13 @@ class ForecastOperations:
         jobs = await self._forecasts.count_recurring(COUNTED_MAX)
         shards = SHARDS if jobs <= SAMPLE_MAX else max(SHARDS * SAMPLE_MAX // jobs, 1)
         end = Tally(now, hours * 60).end
-        found = await self._forecasts.forecast_jobs(caller.namespace_id, end, shards, 2 * SAMPLE_MAX)
+        found = await self._forecasts.forecast_jobs(caller.namespace_id, now, end, shards, 2 * SAMPLE_MAX)
         learned = await self._forecasts.learned_seconds(LEARNED_RUNS, LEARNED_NAMESPACES)
         executors, slots, room_of = await self._executors()
         mean = _mean_seconds(learned)
-        groups = _grouped(found, learned, mean, room_of)
+        groups = _grouped(
+            [job for job in found if job.paused_until is None or job.paused_until < end], learned, mean, room_of
+        )
         draft = _Draft(now, hours * 60, slots, {}, groups, SHARDS / shards, mean or 0.0)
         sampled = shards < SHARDS
         await _expand(draft, without_first=sampled)
@@ -183,7 +189,7 @@ class ForecastOperations:
             mean,
             [minute for minute in minutes if minute.due or minute.wait_seconds],
             await _crowds(draft, minutes),
-            _notes(draft, executors, mean),
+            _notes(draft, executors, mean, sum(job.paused_until is not None for job in found)),
         )
 
     async def _executors(self) -> tuple[int, dict[str, int], dict[str, str]]:
@@ -227,19 +233,22 @@ def _grouped(
     room_of: Mapping[str, str],
 ) -> list[tuple[str, Group]]:
     """Jobs by room and schedule, the schedules of most jobs first."""
-    groups: dict[tuple[str, str], Group] = {}
+    groups: dict[tuple[str, str, tuple[int, ...], datetime | None], Group] = {}
     for job in jobs:
-        key = (room_of.get(job.needs, NOWHERE), job.timing)
+        # Calendars of the same name are others in another namespace.
+        rules = tuple(id(rule) for rule in job.rules.values())
+        key = (room_of.get(job.needs, NOWHERE), job.timing, rules, job.paused_until)
         group = groups.get(key)
         if group is None:
-            group = groups[key] = Group(timing_from_json(msgspec.json.decode(job.timing)))
-        group.first.append(job.next_fire)
+            timing = timing_from_json(msgspec.json.decode(job.timing))
+            group = groups[key] = Group(around(timing, job.rules))
+        group.first.append(max(job.next_fire, job.paused_until or job.next_fire))
         group.seconds += learned[job.job_id][0] if job.job_id in learned else mean or 0.0
         if job.name is not None:
             group.own += 1
             if len(group.examples) < EXAMPLES_TOLD:
                 group.examples.append(job.name)
-    return sorted(((room, group) for (room, _), group in groups.items()), key=lambda pair: -pair[1].jobs)
+    return sorted(((room, group) for (room, *_), group in groups.items()), key=lambda pair: -pair[1].jobs)
 
 
 async def _expand(draft: _Draft, *, without_first: bool) -> None:
@@ -249,16 +258,26 @@ async def _expand(draft: _Draft, *, without_first: bool) -> None:
     for room, group in draft.groups:
         tally = draft.tally(room)
         try:
-            pace = pace_of(group.timing, min(group.first), tally.end, min(LOOKS_EACH_MAX, max(left, 3)))
+            pace = _pace(group, tally.end, min(LOOKS_EACH_MAX, max(left, 3)))
         except ZoneFault:
             continue  # it is not planned either
         left -= len(pace.times)
         computed += len(pace.times)
         draft.uneven += group.jobs if pace.per_minute else 0
-        tally.add_pace(pace, group.jobs * draft.scale, group.run_seconds, without_first=without_first)
+        count, jitter = group.jobs * draft.scale, group.timing.jitter
+        tally.add_pace(pace, count, group.run_seconds, without_first=without_first, jitter=jitter)
         if computed >= SLICE:
             computed = 0
             await asyncio.sleep(0)
+
+
+def _pace(group: Group, end: datetime, looks_max: int) -> Pace:
+    timing, first = group.timing, min(group.first)
+    if timing.after_completion is not None:
+        return pace_after_completion(timing.after_completion, group.run_seconds, first, end, looks_max)
+    # A cursor also stands where a calendar leaves a due time out, and where a pause ends.
+    due = timing.next_after(first - _TICK)
+    return Pace(()) if due is None else pace_of(timing, due, end, looks_max)
 
 
 def _shares(draft: _Draft) -> dict[str, float]:
@@ -348,8 +367,11 @@ def _words(jobs: int, looked_at: int, sampled: bool, uneven: int) -> str:
     return f"all {jobs} jobs, every due time"
 
 
-def _notes(draft: _Draft, executors: int, mean: float | None) -> list[str]:
+def _notes(draft: _Draft, executors: int, mean: float | None, paused: int) -> list[str]:
     notes = []
+    if paused:
+        held = f"{round(paused * draft.scale)} jobs are held by a pause"
+        notes.append(f"{held}: they count from its end on, and not at all if it has none")
     if not executors:
         notes.append("no executor takes work just now: nothing can be said about slots")
     nowhere = sum(group.jobs for room, group in draft.groups if room == NOWHERE)

@@ -21,7 +21,7 @@ from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.schedule import Timing
 from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.model.templates import render, zone_or_utc
-from hourhand.operations.calendars import calendar_faults, never_allowed
+from hourhand.operations.calendars import calendar_faults, never_allowed, with_calendars
 from hourhand.operations.definition import (
     changes_timing,
     define_change,
@@ -340,8 +340,8 @@ class JobOperations:
         timing = job.definition.timing
         if timing.after_completion is not None:  # what follows is set when that run has ended
             return [] if job.next_due is None else [job.next_due]
-        if timing.calendars and self._calendars is not None:
-            timing = around(timing, await self._calendars.find(caller.namespace_id, timing.calendars))
+        if self._calendars is not None:
+            timing = await with_calendars(self._calendars, caller.namespace_id, timing)
         return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), min(count, timing.max_runs or count))
 
     # --- steps -------------------------------------------------------------------------------------------
@@ -379,19 +379,17 @@ class JobOperations:
     ) -> Faults:
         """Calendars that do not exist, and schedules of which they leave nothing."""
         assert self._calendars is not None, "whoever takes jobs with calendars has a store of them"
-        found: dict[tuple[str, ...], Faults] = {}
+        known: dict[tuple[str, ...], tuple[Faults, Mapping[str, CalendarRule]]] = {}
         faults: Faults = []
         for place, timing in enumerate(timings):
-            if not timing.calendars:
+            names = timing.calendars
+            if not names:
                 continue
-            if timing.calendars not in found:
-                found[timing.calendars] = await calendar_faults(self._calendars, caller.namespace_id, timing.calendars)
-            wrong = found[timing.calendars]
-            if not wrong:
-                rules = await self._calendars.find(caller.namespace_id, timing.calendars)
-                never = never_allowed(timing, rules, now)
-                wrong = [] if never is None else [never]
-            faults += [fault.under(pointer_of(place)) for fault in wrong]
+            if names not in known:
+                missing = await calendar_faults(self._calendars, caller.namespace_id, names)
+                known[names] = missing, await self._calendars.find(caller.namespace_id, names)
+            missing, rules = known[names]
+            faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
         return faults
 
     def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:

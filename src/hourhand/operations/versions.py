@@ -1,6 +1,7 @@
 """What a caller may ask of a job's versions: who changed what and when, what differs, and an earlier one back."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,9 +12,11 @@ from hourhand.model.job import Job, JobDefinition
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.states import JobState
 from hourhand.model.versions import FieldChange, Version, differences
+from hourhand.operations.calendars import faults_around
 from hourhand.operations.definition import faults_with_template, words_of
 from hourhand.operations.jobs import Clock, refuse_other_version
 from hourhand.operations.requests import Caller, Changed
+from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import JobStore
@@ -46,10 +49,17 @@ Entries = list[VersionEntry]
 
 class VersionOperations:
     def __init__(
-        self, versions: VersionStore, jobs: JobStore, kinds: Mapping[str, JobKind], clock: Clock, bus: EventBus
+        self,
+        versions: VersionStore,
+        jobs: JobStore,
+        calendars: CalendarStore,
+        kinds: Mapping[str, JobKind],
+        clock: Clock,
+        bus: EventBus,
     ) -> None:
         self._versions = versions
         self._jobs = jobs
+        self._calendars = calendars
         self._kinds = kinds
         self._clock = clock
         self._bus = bus
@@ -93,8 +103,8 @@ class VersionOperations:
             wanted = await self._version(caller, job_id, job.version - 1 if version is None else version)
             if wanted.version == job.version:
                 return Changed(job, [])
-            definition = self._usable(wanted)
             now = self._clock.now()
+            definition = await self._usable(caller, wanted, now)
             too_late = await self._jobs.change_job(
                 caller.namespace_id, job_id, definition, job.version, definition.timing.next_after(now), now,
                 caller.name,
@@ -120,8 +130,8 @@ class VersionOperations:
             raise NotFound("version", version)
         return found
 
-    def _usable(self, wanted: Version) -> JobDefinition:
-        """The definition, if it can still be run: kinds, handlers and zones may have gone since."""
+    async def _usable(self, caller: Caller, wanted: Version, now: datetime) -> JobDefinition:
+        """The definition, if it can still be run: kinds, handlers, zones and calendars may have gone since."""
         definition = wanted.definition
         kind = self._kinds.get(definition.kind)
         if kind is None:
@@ -129,10 +139,14 @@ class VersionOperations:
         faults = faults_with_template(definition.payload, kind)
         if faults:
             raise _unusable(wanted, [f"/payload{fault.pointer}: {fault.message}" for fault in faults[:FAULTS_TOLD]])
+        timing = definition.timing
         try:
-            definition.timing.next_after(wanted.changed_at)
+            timing.next_after(wanted.changed_at)
+            wrong = await faults_around(self._calendars, caller.namespace_id, timing, now) if timing.calendars else []
         except ZoneFault as fault:
             raise _unusable(wanted, [str(fault)]) from None
+        if wrong:
+            raise _unusable(wanted, [fault.message for fault in wrong[:FAULTS_TOLD]])
         return msgspec.structs.replace(definition, needs=kind.needs(definition.payload, definition.name))
 
 

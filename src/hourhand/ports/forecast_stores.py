@@ -1,10 +1,12 @@
 """What a forecast is made of: cursors, all of them counted or some of them in full, and how long runs took lately."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
+
+from hourhand.model.calendar import CalendarRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +19,21 @@ class ForecastJob:
     """What an executor must offer."""
     name: str | None
     """None for jobs of other namespaces."""
+    rules: Mapping[str, CalendarRule] = field(default_factory=dict)
+    """What its calendars say."""
+    paused_until: datetime | None = None
+    """None: no pause of many holds it. The end of time: one without an end does."""
 
 
 class ForecastStore(Protocol):
     async def count_recurring(self, most: int) -> int:
         """How many jobs fall due again and again, in all namespaces; counted up to `most`."""
 
-    async def forecast_jobs(self, namespace_id: int, until: datetime, shards: int, limit: int) -> list[ForecastJob]:
+    async def forecast_jobs(
+        self, namespace_id: int, now: datetime, until: datetime, shards: int, limit: int
+    ) -> list[ForecastJob]:
         """Recurring jobs of the first shards that fall due before `until`: a fair sample of those that do, because jobs
-        belong to shards by chance."""
+        belong to shards by chance. Also those that a pause holds, with where they really stand."""
 
     async def count_next_fires(
         self, recurring: bool, since: datetime, until: datetime, shards: int

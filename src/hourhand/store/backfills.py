@@ -1,17 +1,20 @@
 """Backfills: kept, released a few runs at a time under the leader's lease, counted."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from hourhand.database.connections import Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.backfill import Backfill, BackfillRequest, BackfillState, Existing
+from hourhand.model.calendar import calendar_from_json, calendar_to_json
+from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.job import Job
 from hourhand.model.policy import Overlap, Rate, policy_from_json
-from hourhand.model.schedule import timing_from_json, timing_to_json
+from hourhand.model.schedule import Timing, timing_from_json, timing_to_json
 from hourhand.model.states import RunState
 from hourhand.ports.backfill_stores import NewBackfill, OpenBackfill, Release
 from hourhand.store.gates import Gates, gate_ids, gates_of_policy
@@ -50,7 +53,7 @@ class Backfills:
                 backfill_id=new.backfill_id,
                 namespace_id=new.namespace_id,
                 job_id=new.job_id,
-                timing=to_json(timing_to_json(new.timing)),
+                timing=to_json(_kept_timing(new.timing)),
                 from_time=request.start,
                 to_time=request.end,
                 first_due=new.first_due,
@@ -189,6 +192,19 @@ def _overlap(open_backfill: OpenBackfill) -> str | None:
     return None if own is Overlap.ALLOW else Overlap.QUEUE_ALL.value
 
 
+def _kept_timing(timing: Timing) -> dict[str, Any]:
+    """With what its calendars say at this moment: a change of theirs does not change which times are run."""
+    stored = timing_to_json(timing)
+    if isinstance(timing, TimingAround):
+        stored["rules"] = dict(zip(timing.names, map(calendar_to_json, timing.rules), strict=True))
+    return stored
+
+
+def _timing_of(stored: Mapping[str, Any]) -> Timing:
+    rules = {name: calendar_from_json(rule) for name, rule in stored.get("rules", {}).items()}
+    return around(timing_from_json(stored), rules)
+
+
 def _backfill(row: Record) -> Backfill:
     request = BackfillRequest(
         start=row["from_time"],
@@ -206,7 +222,7 @@ def _backfill(row: Record) -> Backfill:
         job_id=row["job_id"],
         job_name=row["job_name"],
         request=request,
-        timing=timing_from_json(from_json(row["timing"])),
+        timing=_timing_of(from_json(row["timing"])),
         state=BackfillState(row["state"]),
         **{
             name: row[name]

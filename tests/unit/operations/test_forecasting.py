@@ -12,8 +12,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from hourhand.model.calendar import Blackout, CalendarRule
 from hourhand.model.errors import InvalidParameter
-from hourhand.model.schedule import CronSchedule, Every, Timing, timing_to_json
+from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, Timing, timing_to_json
 from hourhand.operations import forecast as module
 from hourhand.operations.forecast import ForecastOperations
 from hourhand.operations.requests import Caller
@@ -41,12 +42,15 @@ class Stored:
     """Each job stands for so many that are stored."""
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def add(self, timing: Timing, count: int = 1, needs: str = "command", name: str | None = "report") -> list[UUID]:
+    def add(
+        self, timing: Timing, count: int = 1, needs: str = "command", name: str | None = "report", **more: Any
+    ) -> list[UUID]:
         due = timing.next_after(NOW)
         assert due is not None
         text = msgspec.json.encode(timing_to_json(timing)).decode()
         made = [
-            ForecastJob(UUID(int=len(self.jobs) + n), due, text, needs, name and f"{name} {n}") for n in range(count)
+            ForecastJob(UUID(int=len(self.jobs) + n), due, text, needs, name and f"{name} {n}", **more)
+            for n in range(count)
         ]
         self.jobs += made
         return [job.job_id for job in made]
@@ -54,7 +58,9 @@ class Stored:
     async def count_recurring(self, most: int) -> int:
         return min(len(self.jobs) * self.pretended, most)
 
-    async def forecast_jobs(self, namespace_id: int, until: datetime, shards: int, limit: int) -> list[ForecastJob]:
+    async def forecast_jobs(
+        self, namespace_id: int, now: datetime, until: datetime, shards: int, limit: int
+    ) -> list[ForecastJob]:
         self.asked.append(("forecast_jobs", shards, limit))
         return [job for job in self.jobs if job.next_fire < until][:limit]
 
@@ -239,3 +245,46 @@ async def test_a_thousand_schedules_take_less_than_a_few_seconds() -> None:
     begun = time.perf_counter()
     await asking(stored).forecast(ADA)
     assert time.perf_counter() - begun < 5
+
+
+# --- what leaves due times out, or moves starts ------------------------------------------------------------
+
+
+async def test_due_times_that_a_calendar_leaves_out_do_not_count() -> None:
+    stored = Stored()
+    closed = CalendarRule(blackouts=(Blackout(NOW + timedelta(hours=1), NOW + timedelta(hours=23)),))
+    hourly = Timing((CronSchedule("0 * * * *"),), calendars=("closed",))
+    stored.add(hourly, 2, rules={"closed": closed})
+    stored.add(hourly, 1, rules={"closed": CalendarRule()})
+    assert (await asking(stored).forecast(ADA)).due == 2 * 1 + 23
+
+
+async def test_jobs_that_a_pause_holds_count_from_its_end_on() -> None:
+    stored = Stored()
+    stored.add(cron("0 * * * *"), 3, paused_until=NOW + timedelta(hours=20))
+    stored.add(cron("0 * * * *"), 5, paused_until=datetime(9999, 12, 31, tzinfo=UTC))
+    found = await asking(stored).forecast(ADA)
+    assert found.due == 3 * 3
+    assert "8 jobs are held by a pause" in " ".join(found.notes)
+
+
+async def test_a_jitter_spreads_what_would_be_a_crowd() -> None:
+    stored = Stored()
+    stored.add(Timing((CronSchedule("0 0 * * *"),), jitter=timedelta(hours=1)), 120)
+    found = await asking(stored).forecast(ADA)
+    assert found.due == 120
+    assert [minute.due for minute in found.minutes] == [2] * 60
+    assert found.crowds == []
+
+
+async def test_what_falls_due_after_completion_goes_on_by_delay_and_duration() -> None:
+    stored = Stored()
+    [job_id] = stored.add(Timing((AfterCompletion(timedelta(minutes=50), NOW + timedelta(minutes=10)),)))
+    stored.learned = {job_id: (600.0, 3)}
+    assert (await asking(stored).forecast(ADA)).due == 24
+
+
+async def test_a_budget_ends_what_is_forecast() -> None:
+    stored = Stored()
+    stored.add(Timing((CronSchedule("* * * * *"),), max_runs=7))
+    assert (await asking(stored).forecast(ADA)).due == 7

@@ -1,8 +1,8 @@
 -- Backfills, and the rules of time zones as they were when jobs were last planned by them. New tables, and one column
 -- that is NULL for every row there is: nothing is rewritten, and nobody waits for it.
 
--- A past range of a job's due times that somebody wants to have run. The timing is the job's own at that moment: a change
--- of the job changes what is run, not which times.
+-- A past range of a job's due times that somebody wants to have run. The timing is the job's own at that moment, with what
+-- its calendars say then: a change of the job changes what is run, not which times.
 CREATE TABLE hourhand.backfills (
     backfill_id  uuid PRIMARY KEY,
     namespace_id int NOT NULL,
