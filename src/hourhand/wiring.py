@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -38,87 +38,20 @@ from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.zone_keeper import ZoneKeeper
-from hourhand.store.backfills import Backfills
-from hourhand.store.calendars import Calendars
 from hourhand.store.completions import Completions
-from hourhand.store.explain import Explain
 from hourhand.store.forecasts import Forecasts
-from hourhand.store.jobs import Jobs
-from hourhand.store.ledger import Ledger
 from hourhand.store.live_runs import LiveRuns
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Cut, Partitions
-from hourhand.store.pauses import Pauses
-from hourhand.store.queues import Queues
-from hourhand.store.runs import Runs
-from hourhand.store.submissions import Submissions
-from hourhand.store.timetable import Timetable
-from hourhand.store.tokens import Tokens
-from hourhand.store.turns import Turns
-from hourhand.store.versions import Versions
-from hourhand.store.zones import Zones
+from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
+__all__ = ["ROLES", "Store", "open_store", "prepare_database", "require_migrated", "run_role", "store_on"]
+
 AWAY = (DatabaseUnavailable,)
-
-
-@dataclass
-class Store:
-    """Everything that is kept, through one pool of connections."""
-
-    database: Database
-    names: Names
-    jobs: Jobs
-    submissions: Submissions
-    runs: Runs
-    live_runs: LiveRuns
-    timetable: Timetable
-    logs: Logs
-    nodes: Nodes
-    tokens: Tokens
-    partitions: Partitions
-    turns: Turns
-    queues: Queues
-    explain: Explain
-    calendars: Calendars
-    pauses: Pauses
-    ledger: Ledger
-    backfills: Backfills
-    versions: Versions
-    zones: Zones
-
-
-def store_on(database: Database) -> Store:
-    names = Names(database)
-    jobs = Jobs(database, names)
-    live_runs = LiveRuns(database, names)
-    queues = Queues(database)
-    pauses = Pauses(database, names, queues)
-    return Store(
-        database,
-        names,
-        jobs,
-        Submissions(database, jobs),
-        Runs(database, names),
-        live_runs,
-        Timetable(database),
-        Logs(database),
-        Nodes(database),
-        Tokens(database),
-        Partitions(database),
-        Turns(database, live_runs),
-        queues,
-        Explain(database, names),
-        Calendars(database),
-        pauses,
-        Ledger(database, pauses),
-        Backfills(database),
-        Versions(database),
-        Zones(database),
-    )
 
 
 @contextlib.asynccontextmanager
