@@ -37,7 +37,15 @@ class PauseStage:
         bus = cast("EventBus", NotedBus())
         kinds = cast("Any", {"number": FunctionKind(cast("Any", None))})
         self.jobs = JobOperations(
-            store.jobs, store.submissions, store.runs, kinds, self.clock, IdSource(1), bus, SubmitSettings()
+            store.jobs,
+            store.submissions,
+            store.runs,
+            kinds,
+            self.clock,
+            IdSource(1),
+            bus,
+            SubmitSettings(),
+            store.calendars,
         )
         self.pauses = PauseOperations(store.pauses, store.names, self.clock, bus)
         self.queues = QueueOperations(store.queues, store.names, bus, store.pauses, self.clock)

@@ -13,10 +13,12 @@ from crew import Executor, NotedBus, Scheduler, SetClock, the_run
 from sample_jobs import NAMESPACE, START, at, every, execute, insert, new_job, rows
 
 from hourhand.model.backfill import BackfillState
+from hourhand.model.calendar_form import read_calendar
 from hourhand.model.errors import Conflict, InvalidFields, NotFound
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Failed, Outcome, Succeeded
 from hourhand.model.policy import Overlap, Policy
+from hourhand.model.schedule import AfterCompletion, Timing
 from hourhand.model.states import JobState, Reason, RunState
 from hourhand.operations.backfill_requests import BackfillProgress, StartBackfillRequest
 from hourhand.operations.backfills import BackfillOperations
@@ -583,3 +585,35 @@ async def test_the_time_that_a_run_stands_for_is_put_into_its_payload(
         return {"time": time, "argv": ["load", f"--day={day}"], "n": 1}
 
     assert seen == [rendered("2030-01-06T23:30:00Z", "2030-01-07"), rendered("2030-01-05T23:30:00Z", "2030-01-06")]
+
+
+async def test_a_backfill_has_the_due_times_that_calendars_left_when_it_was_started(
+    site: Site, store: Store, clock: SetClock
+) -> None:
+    lunch = read_calendar(blackouts=[{"from": str(START - 5 * HOUR), "to": str(START - 2 * HOUR)}])
+    await store.calendars.put(NAMESPACE, "lunch", lunch, clock.now(), "ada", None)
+    timing = Timing(every(3600, LONG_AGO).schedules, calendars=("lunch",), max_runs=3)
+    job = new_job(timing, next_due=at(86_400), created_at=START - timedelta(days=90), policy=ALLOW)
+    [job_id] = await insert(store, job)
+    planned = await site.asking.plan(ADA, job_id, wanted(-8, 0))
+    assert (planned.total, planned.first_due, planned.last_due) == (5, START - 8 * HOUR, START - HOUR)
+    assert "calendars" in " ".join(planned.notes)
+
+    started = await site.start(job_id, -8, 0, parallelism=2)
+    await site.backfiller.run_once()
+    await store.calendars.put(NAMESPACE, "lunch", read_calendar(dates=["2001-01-01"]), clock.now(), "ada", None)
+    executor = await Executor(store, succeed, clock=clock).join()
+    done = await work_off(site, executor, started.backfill.backfill_id)
+
+    assert (done.succeeded, done.total) == (5, 5)
+    found = [row["scheduled_for"] for row in await rows(store, "runs", "scheduled_for")]
+    assert found == hours([-8, -7, -6, -2, -1])
+    assert [row["runs_left"] for row in await rows(store, "run_budgets")] == [3]
+
+
+async def test_a_job_that_is_due_after_completion_has_no_due_times_to_backfill(site: Site, store: Store) -> None:
+    timing = Timing((AfterCompletion(HOUR, START - 5 * HOUR),))
+    [job_id] = await insert(store, new_job(timing, next_due=at(60), policy=ALLOW))
+    with pytest.raises(InvalidFields) as refused:
+        await site.start(job_id, -8, 0)
+    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [("/from", "no-due-times")]

@@ -9,6 +9,7 @@ import pytest
 from crew import FunctionKind, NotedBus, SetClock
 from sample_jobs import NAMESPACE, START, at, execute, rows
 
+from hourhand.model.calendar_form import read_calendar
 from hourhand.model.errors import Conflict, NotFound
 from hourhand.model.outcome import Outcome, Succeeded
 from hourhand.model.schedule import Every
@@ -34,7 +35,15 @@ class Site:
         self.kinds: dict[str, Any] = {"number": FunctionKind(succeed)}
         bus = cast("EventBus", NotedBus())
         self.jobs = JobOperations(
-            store.jobs, store.submissions, store.runs, self.kinds, self.clock, IdSource(), bus, SubmitSettings()
+            store.jobs,
+            store.submissions,
+            store.runs,
+            self.kinds,
+            self.clock,
+            IdSource(),
+            bus,
+            SubmitSettings(),
+            store.calendars,
         )
         self.versions = VersionOperations(store.versions, store.jobs, store.calendars, self.kinds, self.clock, bus)
 
@@ -222,3 +231,23 @@ async def test_versions_of_another_namespace_are_not_found(site: Site) -> None:
     ):
         with pytest.raises(NotFound):
             await ask
+
+
+async def test_a_version_whose_calendar_is_gone_is_refused_and_one_whose_calendar_is_there_is_used(site: Site) -> None:
+    weekend = read_calendar(weekly=[{"day": "SAT-SUN"}])
+    await site.store.calendars.put(NAMESPACE, "weekend", weekend, START, "ada", None)
+    job_id = await site.job(schedule={"cron": "0 9 * * *"}, calendars=["weekend"], max_runs=5, jitter="1m")
+    await site.change(job_id, calendars=None)
+    assert await site.store.calendars.delete(NAMESPACE, "weekend")
+
+    with pytest.raises(Conflict, match="cannot be used any more.*weekend"):
+        await site.versions.roll_back(ADA, job_id, 1)
+
+    await site.store.calendars.put(NAMESPACE, "weekend", weekend, START, "ada", None)
+    back = (await site.versions.roll_back(ADA, job_id, 1)).job
+    assert (back.version, back.definition.timing.calendars, back.definition.timing.max_runs) == (3, ("weekend",), 5)
+    assert await site.store.calendars.delete(NAMESPACE, "weekend") is False, "the job uses it again"
+    changes = (await site.versions.diff(ADA, job_id, 2, 3)).changes
+    assert [(change.field, change.after) for change in changes] == [
+        ("/calendars", ["weekend"]), ("/on_excluded", "skip"),
+    ]  # fmt: skip

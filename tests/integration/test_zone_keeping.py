@@ -9,10 +9,13 @@ from uuid import UUID
 import pytest
 from crew import Scheduler, SetClock
 from made_up_zones import tz_data_in, write_edition, write_zone
-from sample_jobs import insert, new_job, rows
+from sample_jobs import NAMESPACE, insert, new_job, rows
 
+from hourhand.model.calendar_form import read_calendar
 from hourhand.model.local_time import load_zone
-from hourhand.model.schedule import CronSchedule, Timing
+from hourhand.model.schedule import CronSchedule, OnExcluded, Timing
+from hourhand.ports.pause_stores import PauseTarget
+from hourhand.ports.stores import NEVER
 from hourhand.runtime import tz_data
 from hourhand.runtime.tz_data import ZoneWatch
 from hourhand.scheduler import zone_keeper
@@ -278,3 +281,42 @@ def test_a_folder_that_names_no_version_is_known_by_its_files(folder: Path) -> N
     assert tz_data.edition() == before
     write_zone(folder, "Made/Other", "MAD-5")
     assert tz_data.edition() != before
+
+
+async def test_cursors_that_a_pause_holds_are_planned_anew_where_they_rest(
+    store: Store, clock: SetClock, folder: Path
+) -> None:
+    scheduler = await leading(store, clock)
+    keeper = keeper_of(scheduler)
+    await keeper.run_once()
+    job_id = await nine_o_clock(store, "Made/Up")
+    clock.time = hour(7) - timedelta(seconds=5)
+    await store.pauses.pause(PauseTarget(NAMESPACE), "ada", None, None, clock.time)
+    assert await cursors(store) == {job_id: NEVER}
+
+    summer_time_is_abolished(folder)
+    await keeper.run_once()
+
+    assert await cursors(store) == {job_id: NEVER}
+    assert [row["next_fire"] for row in await rows(store, "resting")] == [hour(8)]
+
+
+async def test_a_cursor_that_waits_for_the_next_allowed_time_waits_for_it_by_the_new_rules(
+    store: Store, clock: SetClock, folder: Path
+) -> None:
+    scheduler = await leading(store, clock)
+    keeper = keeper_of(scheduler)
+    await keeper.run_once()
+    await store.calendars.put(NAMESPACE, "holiday", read_calendar(dates=["2030-06-10"]), NOW, "ada", None)
+    timing = Timing(
+        (CronSchedule("0 9 * * *"),), "Made/Up", calendars=("holiday",), on_excluded=OnExcluded.NEXT_ALLOWED
+    )
+    [job_id] = await insert(store, new_job(timing, next_due=hour(7), created_at=NOW - timedelta(days=30)))
+    clock.time = hour(7)
+    await scheduler.planner.run_once()
+    assert await cursors(store) == {job_id: hour(22)}
+
+    summer_time_is_abolished(folder)
+    await keeper.run_once()
+
+    assert await cursors(store) == {job_id: hour(23)}
