@@ -227,3 +227,19 @@ async def test_runs_that_an_automatic_pause_takes_back_are_given_back_to_the_bud
     assert await left(stage) == [3]
     assert await end_all(stage, 0, 9, RunState.FAILED) == 1
     assert (await left(stage), await dues(stage)) == ([4], [])
+
+
+async def test_a_pause_with_more_due_times_than_can_be_told_at_once_is_told_part_by_part(stage: PauseStage) -> None:
+    day = 86_400
+    await closed(stage, (day, 2 * day))
+    job_id = await stage.job(around_calendar(beat=60))
+    await stage.go(0)
+    await stage.pause(PauseScope.JOB, job_id, 1)
+    await stage.resume(PauseScope.JOB, job_id, 5 * day + 1)
+    found = await rows(stage.store, "ledger_ranges", "first_due")
+    assert [(row["first_due"], row["last_due"], row["count"], row["reason"]) for row in found] == [
+        (at(60), at(day - 60), 1439, "paused"),
+        (at(day), at(2 * day - 60), 1440, "excluded"),
+        (at(2 * day), at(5 * day), 4321, "paused"),
+    ]
+    assert await cursor(stage, job_id) == at(5 * day + 60)

@@ -240,7 +240,7 @@ async def test_a_version_whose_calendar_is_gone_is_refused_and_one_whose_calenda
     await site.change(job_id, calendars=None)
     assert await site.store.calendars.delete(NAMESPACE, "weekend")
 
-    with pytest.raises(Conflict, match="cannot be used any more.*weekend"):
+    with pytest.raises(Conflict, match=r"cannot be used any more.*weekend"):
         await site.versions.roll_back(ADA, job_id, 1)
 
     await site.store.calendars.put(NAMESPACE, "weekend", weekend, START, "ada", None)

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, Plan
+from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, PauseSpan, Plan
 from hourhand.model.errors import Conflict
+from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import ZoneFault
-from hourhand.model.planning import overdue, within
+from hourhand.model.planning import overdue, plan_job, within
+from hourhand.model.schedule import Timing
 from hourhand.model.states import Reason
 from hourhand.store.job_definitions import definition_of
 from hourhand.store.job_pauses import is_paused, own_span
@@ -77,6 +79,27 @@ class JobAccounts:
         waiting = [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
         await self._keep_missed(db, old, found.missed + waiting)
 
+    async def count_pause(self, db: Connection, old: Record, now: datetime) -> bool:
+        """Of a pause with more due times than can be told at once, puts the first ones into the ledger and counts the
+        pause from there on. False when all of it can be told."""
+        span = own_span(old, now)
+        if span is None or span.end is None or definition_of(old).timing.only_instant is not None:
+            return False
+        try:
+            timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
+            first, until = _first_in(span, timing), min(now, span.end - _TICK)
+            if first is None or first > until:
+                return False
+            part = plan_job(timing, first, until + _TICK, -_TICK, CatchUpPolicy(CatchUp.NONE), [span])
+        except ZoneFault:
+            return False
+        if part.next_due is None or part.next_due > until or not part.missed:
+            return False
+        await self._keep_missed(db, old, part.missed)
+        job = {"namespace_id": old["namespace_id"], "job_id": old["job_id"]}
+        await self._fetch(db, "count_pause_from", **job, pause_from=part.next_due - _TICK)
+        return True
+
     async def _in_pause(self, db: Connection, old: Record, now: datetime, catch_up: CatchUp) -> Plan:
         """What fell into the job's own pause until now, as far as it is not in the ledger."""
         span = own_span(old, now, catch_up)
@@ -85,9 +108,8 @@ class JobAccounts:
         definition = definition_of(old)
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
-            first = definition.timing.next_after(span.start)
             # What is due behind its end has a cursor of its own.
-            until = min(now, span.end - _TICK)
+            first, until = _first_in(span, timing), min(now, span.end - _TICK)
             if first is None or first > until:
                 return Plan([], [], first)
             found = _counted(overdue(timing, first, until, definition.catchup, [span]))
@@ -108,6 +130,11 @@ class JobAccounts:
 
     async def _fetch(self, db: Connection, query: str, /, **values: Any) -> list[Record]:
         return await self._database.fetch_on(db, self._queries[query], **values)
+
+
+def _first_in(span: PauseSpan, timing: Timing) -> datetime | None:
+    """The first due time in a pause, also one that a calendar leaves out."""
+    return timing.next_event(span.start) if isinstance(timing, TimingAround) else timing.next_after(span.start)
 
 
 def _counted(found: Plan | None) -> Plan:

@@ -133,61 +133,75 @@ class Jobs:
         lane_id = (await self._names.lane_ids([key]))[key]
         gates = gates_of(namespace_id, job_id, definition)
         gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), definition.timing)
-        async with self._database.transaction() as db:
-            old = await self._locked(db, namespace_id, job_id)
-            if old is None or old["version"] != expected_version:
-                return None
-            made = await self._accounts.settle_overdue(db, old, now, runs=True)
-            await self._accounts.settle_pause(db, old, now)
-            await self._lock_runs(db, old)
-            await self._keep_version(db, old)
-            await self._fetch(
-                db,
-                "update_job",
-                namespace_id=namespace_id,
-                job_id=job_id,
-                now=now,
-                version=expected_version + 1,
-                changed_by=changed_by,
-                **definition_columns(definition, lane_id),
-            )
-            withdrawn = await self._withdraw(db, old, now)
-            await self._fetch(db, "keep_findable", once_run_id=_once_run_id(old))
-            await self._fetch(
-                db,
-                "refresh_lane_of_runs",
-                job_id=job_id,
-                once_run_id=None,
-                lane_id=lane_id,
-                priority=definition.priority,
-                version=expected_version + 1,
-                gate_ids=gate_numbers,
-                now=now,
-            )
-            if gates:
-                # After the runs, as those do who claim: and only now it is sure that the change is not refused.
-                await self._gates.numbers(gates, db)
-                await self._refresh_gates(db, old, definition)
-            until = old["pause_until"] if is_paused(old, now) else None
-            latest = await self._latest_made(db, old, now)
-            active = old["status"] != _STATUS[JobState.CANCELLED] and (not is_paused(old, now) or until is not None)
-            cursor = _free_cursor(definition, cursor, latest, until, old["pause_from"] or now) if active else None
-            if old["pause_from"] is not None:
-                counted_from = max(now, latest or now) if is_paused(old, now) else None
-                await self._fetch(
-                    db, "count_pause_from", namespace_id=namespace_id, job_id=job_id, pause_from=counted_from
-                )
-            version = expected_version + 1
-            if old["timing"] is not None or definition.timing.is_apart:
-                before = definition_of(old).timing
-                reset = before.schedules != definition.timing.schedules
-                standing = Standing(
-                    job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until,
-                    since=now if reset else old["created_at"], passed=max(now, latest or now),
-                )  # fmt: skip
-                cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
-            await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers, until)
-            return await self._held_runs(db, old)
+        while True:
+            async with self._database.transaction() as db:
+                old = await self._locked(db, namespace_id, job_id)
+                if old is None or old["version"] != expected_version:
+                    return None
+                if await self._accounts.count_pause(db, old, now):
+                    continue  # a long pause is told part by part, each in a transaction of its own
+                await self._change(db, old, definition, (lane_id, gates, gate_numbers), cursor, now, changed_by)
+                return await self._held_runs(db, old)
+
+    async def _change(
+        self,
+        db: Connection,
+        old: Record,
+        definition: JobDefinition,
+        place: tuple[int, list[WantedGate], list[int] | None],
+        cursor: datetime | None,
+        now: datetime,
+        changed_by: str,
+    ) -> None:
+        namespace_id, job_id, version = old["namespace_id"], old["job_id"], old["version"] + 1
+        lane_id, gates, gate_numbers = place
+        made = await self._accounts.settle_overdue(db, old, now, runs=True)
+        await self._accounts.settle_pause(db, old, now)
+        await self._lock_runs(db, old)
+        await self._keep_version(db, old)
+        await self._fetch(
+            db,
+            "update_job",
+            namespace_id=namespace_id,
+            job_id=job_id,
+            now=now,
+            version=version,
+            changed_by=changed_by,
+            **definition_columns(definition, lane_id),
+        )
+        withdrawn = await self._withdraw(db, old, now)
+        await self._fetch(db, "keep_findable", once_run_id=_once_run_id(old))
+        await self._fetch(
+            db,
+            "refresh_lane_of_runs",
+            job_id=job_id,
+            once_run_id=None,
+            lane_id=lane_id,
+            priority=definition.priority,
+            version=version,
+            gate_ids=gate_numbers,
+            now=now,
+        )
+        if gates:
+            # After the runs, as those do who claim: and only now it is sure that the change is not refused.
+            await self._gates.numbers(gates, db)
+            await self._refresh_gates(db, old, definition)
+        until = old["pause_until"] if is_paused(old, now) else None
+        latest = await self._latest_made(db, old, now)
+        active = old["status"] != _STATUS[JobState.CANCELLED] and (not is_paused(old, now) or until is not None)
+        cursor = _free_cursor(definition, cursor, latest, until, old["pause_from"] or now) if active else None
+        if old["pause_from"] is not None:
+            counted_from = max(now, latest or now) if is_paused(old, now) else None
+            await self._fetch(db, "count_pause_from", namespace_id=namespace_id, job_id=job_id, pause_from=counted_from)
+        if old["timing"] is not None or definition.timing.is_apart:
+            before = definition_of(old).timing
+            reset = before.schedules != definition.timing.schedules
+            standing = Standing(
+                job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until,
+                since=now if reset else old["created_at"], passed=max(now, latest or now),
+            )  # fmt: skip
+            cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
+        await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers, until)
 
     @tried_twice
     async def set_status(
@@ -208,50 +222,68 @@ class Jobs:
         assert job is not None, "operations have read the job before"
         gates = gates_of(namespace_id, job_id, job.definition)
         gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), job.definition.timing)
-        async with self._database.transaction() as db:
-            old = await self._locked(db, namespace_id, job_id)
-            assert old is not None, "jobs are not deleted"
-            cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
-            if cancelled or expected_version not in (None, old["version"]):
-                return None  # since the caller looked; what it wanted means nothing any more
-            made = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
-            fires: list[datetime] = []
-            if state is JobState.CANCELLED:
-                await self._accounts.cancel_pause(db, old, now)
-            elif state is not JobState.PAUSED or not is_paused(old, now):
-                fires = await self._accounts.settle_pause(db, old, now, catch_up)
-            await self._lock_runs(db, old)
-            withdrawn = await self._withdraw(db, old, now)
-            latest = await self._latest_made(db, old, now)
-            await self._fetch(
-                db,
-                "set_job_status",
-                namespace_id=namespace_id,
-                job_id=job_id,
-                status=_STATUS[state],
-                resumed_at=now if state is JobState.SCHEDULED else None,
-                **pause_columns(old, state, now, latest, by, reason, until),
-            )
-            definition = definition_of(old)
-            until = until if state is JobState.PAUSED else None
-            since = (is_paused(old, now) and old["pause_from"]) or now
-            cursor = _free_cursor(definition, cursor, latest, until, since)
-            if definition.timing.is_apart:
-                active = state is JobState.SCHEDULED or until is not None
-                standing = Standing(
-                    job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
-                    reset=is_paused(old, now), withdrawn=withdrawn, made=made + len(fires), until=until,
-                    since=old["created_at"], passed=max(now, latest or now),
-                )  # fmt: skip
-                cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
-            where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)
-            if fires:
-                await self._set_cursor(*where, cursor or fires[0], gate_numbers, None)
-                await self._accounts.make_overdue(db, old, fires)
-            await self._set_cursor(*where, cursor, gate_numbers, until)
-            if state is JobState.CANCELLED:
-                await self._cancel_runs(db, old, now)
-            return await self._held_runs(db, old)
+        while True:
+            async with self._database.transaction() as db:
+                old = await self._locked(db, namespace_id, job_id)
+                assert old is not None, "jobs are not deleted"
+                cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
+                if cancelled or expected_version not in (None, old["version"]):
+                    return None  # since the caller looked; what it wanted means nothing any more
+                goes_on = state is JobState.PAUSED and is_paused(old, now)
+                if not goes_on and await self._accounts.count_pause(db, old, now):
+                    continue
+                wish = (by, reason, until if state is JobState.PAUSED else None)
+                await self._put_status(db, old, state, cursor, gate_numbers, now, wish, catch_up)
+                return await self._held_runs(db, old)
+
+    async def _put_status(
+        self,
+        db: Connection,
+        old: Record,
+        state: JobState,
+        cursor: datetime | None,
+        gate_numbers: list[int] | None,
+        now: datetime,
+        pause: tuple[str, str | None, datetime | None],
+        catch_up: CatchUp,
+    ) -> None:
+        namespace_id, job_id, until = old["namespace_id"], old["job_id"], pause[2]
+        made = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+        fires: list[datetime] = []
+        if state is JobState.CANCELLED:
+            await self._accounts.cancel_pause(db, old, now)
+        elif state is not JobState.PAUSED or not is_paused(old, now):
+            fires = await self._accounts.settle_pause(db, old, now, catch_up)
+        await self._lock_runs(db, old)
+        withdrawn = await self._withdraw(db, old, now)
+        latest = await self._latest_made(db, old, now)
+        await self._fetch(
+            db,
+            "set_job_status",
+            namespace_id=namespace_id,
+            job_id=job_id,
+            status=_STATUS[state],
+            resumed_at=now if state is JobState.SCHEDULED else None,
+            **pause_columns(old, state, now, latest, *pause),
+        )
+        definition = definition_of(old)
+        since = (is_paused(old, now) and old["pause_from"]) or now
+        cursor = _free_cursor(definition, cursor, latest, until, since)
+        if definition.timing.is_apart:
+            active = state is JobState.SCHEDULED or until is not None
+            standing = Standing(
+                job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
+                reset=is_paused(old, now), withdrawn=withdrawn, made=made + len(fires), until=until,
+                since=old["created_at"], passed=max(now, latest or now),
+            )  # fmt: skip
+            cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
+        where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)
+        if fires:
+            await self._set_cursor(*where, cursor or fires[0], gate_numbers, None)
+            await self._accounts.make_overdue(db, old, fires)
+        await self._set_cursor(*where, cursor, gate_numbers, until)
+        if state is JobState.CANCELLED:
+            await self._cancel_runs(db, old, now)
 
     # --- steps -------------------------------------------------------------------------------------------
 

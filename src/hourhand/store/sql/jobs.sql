@@ -47,13 +47,26 @@ SELECT hourhand.scheduled_run_id(due, t.job_id), t.job_id, due, due, t.namespace
 ON CONFLICT DO NOTHING;
 
 -- name: keep_missed
+-- As in advance_cursors: a stretch that goes on is one row.
+WITH missed AS (
+    SELECT x.* FROM unnest(@first::timestamptz[], @last::timestamptz[], @counts::int[], @reasons::text[], @details::text[],
+                           @next::timestamptz[], @recent::timestamptz[], @recent_counts::int[])
+                    AS x(first_due, last_due, count, reason, detail, next_due, recent_from, recent_count)
+), extended AS (
+    UPDATE hourhand.ledger_ranges r
+       SET last_due = x.last_due, count = r.count + x.count, next_due = x.next_due, recent_from = x.recent_from,
+           recent_count = x.recent_count
+      FROM missed x
+     WHERE r.job_id = @job_id AND r.next_due = x.first_due AND r.reason = x.reason AND r.version = @version
+       AND r.recent_from IS NULL AND r.detail IS NOT DISTINCT FROM x.detail
+    RETURNING x.first_due
+)
 INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, detail, next_due,
                                     recent_from, recent_count)
 SELECT @job_id, x.first_due, x.last_due, x.count, 16, x.reason, @version, x.detail, x.next_due, x.recent_from,
        x.recent_count
-  FROM unnest(@first::timestamptz[], @last::timestamptz[], @counts::int[], @reasons::text[], @details::text[],
-              @next::timestamptz[], @recent::timestamptz[], @recent_counts::int[])
-       AS x(first_due, last_due, count, reason, detail, next_due, recent_from, recent_count)
+  FROM missed x
+ WHERE NOT EXISTS (SELECT FROM extended e WHERE e.first_due = x.first_due)
 ON CONFLICT (job_id, first_due) DO NOTHING;
 
 -- name: list_jobs
