@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from hourhand.model.local_time import YEAR_MAX, YEAR_MIN
@@ -28,8 +28,8 @@ COUNT_DAYS_MAX: Final = 20_000
 """And if its COUNT is not reached within so many."""
 
 _DAY_SECONDS: Final = 86_400
-_TIMES_KEPT_MAX: Final = 2
-"""Each takes up to 11 kB."""
+_YEARS_KEPT_MAX: Final = 16
+"""Of one rule: planning asks for this year and the next."""
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -50,12 +50,10 @@ class RRule:
     """A local time, in whole seconds; nothing is due before it."""
     last: datetime | None
     """Nothing is due after it."""
+    _clock: "_Clock"
     _day_times: int
-    """The times of every day, as seconds; with a frequency below a day, where its steps may begin."""
-    _pattern: int
-    """With a frequency below a day: the seconds of one step that are due."""
+    """The times of every day, as seconds; not asked for with a frequency below a day."""
     _years: dict[int, _Year] = field(compare=False, repr=False)
-    _steps: dict[int, int] = field(compare=False, repr=False)
 
     @staticmethod
     def compile(text: str, first: datetime, last: datetime | None = None) -> "RRule":
@@ -115,6 +113,8 @@ class RRule:
     def _year(self, year: int) -> _Year:
         found = self._years.get(year)
         if found is None:
+            if len(self._years) >= _YEARS_KEPT_MAX:
+                self._years.clear()
             found = self._years[year] = _year_of(self.parts, self.first, self._day_times, year)
         return found
 
@@ -128,13 +128,7 @@ class RRule:
         offset = (begin - _DAY_SECONDS * (ordinal - self.first.toordinal())) % step
         if offset >= _DAY_SECONDS:
             return 0, offset // _DAY_SECONDS - 1
-        found = self._steps.get(offset)
-        if found is None:
-            starts = _comb(step, offset) & self._day_times
-            found = starts * self._pattern
-            if len(self._steps) < _TIMES_KEPT_MAX:
-                self._steps[offset] = found
-        return found, 0
+        return _step_times(self._clock, offset), 0
 
 
 # --- days -------------------------------------------------------------------------------------------------
@@ -293,20 +287,36 @@ _UNITS: Final = {Frequency.HOURLY: 3600, Frequency.MINUTELY: 60, Frequency.SECON
 @lru_cache(maxsize=4096)
 def _compile(text: str, first: datetime, last: datetime | None) -> RRule:
     parts = _filled(parse_parts(text), first)
-    hours, minutes, seconds = parts.hours, parts.minutes, parts.seconds
-    pattern = 1
-    if parts.frequency <= Frequency.DAILY:
-        day_times = _times(hours, minutes, seconds)
-    elif parts.frequency is Frequency.HOURLY:
-        day_times = _times(hours or _HOURS, (0,), (0,))
-        pattern = _chosen(_times((0,), minutes, seconds), parts.places)
-    elif parts.frequency is Frequency.MINUTELY:
-        day_times = _times(hours or _HOURS, minutes or _SIXTY, (0,))
-        pattern = _chosen(_times((0,), (0,), seconds), parts.places)
+    clock = _Clock(parts.frequency, parts.interval, parts.hours, parts.minutes, parts.seconds, parts.places)
+    day_times = _times(*clock[2:5]) if parts.frequency <= Frequency.DAILY else 0
+    return RRule(parts, first, last, clock, day_times, {})
+
+
+class _Clock(NamedTuple):
+    """What of a rule decides about times of day."""
+
+    frequency: Frequency
+    interval: int
+    hours: tuple[int, ...]
+    minutes: tuple[int, ...]
+    seconds: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def _step_times(clock: _Clock, offset: int) -> int:
+    """The due seconds of a day on which a step of a frequency below a day begins at the offset. Kept, and shared by all
+    rules that go by the same clock: each takes up to 11 kB."""
+    if clock.frequency is Frequency.HOURLY:
+        begins = _times(clock.hours or _HOURS, (0,), (0,))
+        within = _chosen(_times((0,), clock.minutes, clock.seconds), clock.places)
+    elif clock.frequency is Frequency.MINUTELY:
+        begins = _times(clock.hours or _HOURS, clock.minutes or _SIXTY, (0,))
+        within = _chosen(_times((0,), (0,), clock.seconds), clock.places)
     else:
-        day_times = _times(hours or _HOURS, minutes or _SIXTY, seconds or _SIXTY)
-        pattern = _chosen(1, parts.places)
-    return RRule(parts, first, last, day_times, pattern, {}, {})
+        begins = _times(clock.hours or _HOURS, clock.minutes or _SIXTY, clock.seconds or _SIXTY)
+        within = _chosen(1, clock.places)
+    return (_comb(_UNITS[clock.frequency] * clock.interval, offset) & begins) * within
 
 
 def end_of(text: str, first: datetime, zone: ZoneInfo) -> datetime | None:
@@ -392,7 +402,6 @@ def _bits(bits: int) -> tuple[int, ...]:
     return tuple(place for place, digit in enumerate(reversed(bin(bits)[2:])) if digit == "1")
 
 
-@lru_cache(maxsize=1024)
 def _comb(step: int, offset: int) -> int:
     """Bits of a day at the offset and each step after it."""
     count = (_DAY_SECONDS - 1 - offset) // step + 1
