@@ -144,6 +144,8 @@ class Every:
 
     interval: timedelta
     anchor: datetime
+    named: bool = False
+    """Whether the user named the anchor; else it follows from `start_at`, or from when the job was accepted."""
     recurring: ClassVar[bool] = True
 
     def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
@@ -152,10 +154,12 @@ class Every:
         return self.anchor + ((instant - self.anchor) // self.interval + 1) * self.interval
 
     def to_json(self) -> dict[str, Any]:
-        return {"every": format_duration(self.interval), "anchor": format_instant(self.anchor)}
+        stored = {"every": format_duration(self.interval), "anchor": format_instant(self.anchor)}
+        return stored | {"named": True} if self.named else stored
 
     def describe(self) -> dict[str, Any]:
-        return {"every": format_duration(self.interval)}
+        shown = {"every": format_duration(self.interval)}
+        return shown | {"anchor": format_instant(self.anchor)} if self.named else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,9 +310,7 @@ _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
     "now": lambda stored: Now(parse_instant(stored["now"])),
     "at": lambda stored: At(parse_instant(stored["at"]), stored["asked"] and parse_instant(stored["asked"])),
     "cron": lambda stored: CronSchedule(stored["cron"], int(stored["seed"])),
-    "every": lambda stored: (AfterCompletion if "after" in stored else Every)(
-        parse_duration(stored["every"]), parse_instant(stored["anchor"])
-    ),
+    "every": lambda stored: _every_from_json(stored),
     "rrule": lambda stored: RRuleSchedule(
         stored["rrule"],
         datetime.fromisoformat(stored["first"]),
@@ -316,6 +318,11 @@ _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
         stored["short"],
     ),
 }
+
+
+def _every_from_json(stored: Mapping[str, Any]) -> Schedule:
+    interval, anchor = parse_duration(stored["every"]), parse_instant(stored["anchor"])
+    return AfterCompletion(interval, anchor) if "after" in stored else Every(interval, anchor, "named" in stored)
 
 
 def timing_to_json(timing: Timing) -> dict[str, Any]:

@@ -239,7 +239,8 @@ def _read_every(raw: object, pointer: str, context: _Context) -> Schedule | None
         return AfterCompletion(interval, anchor)
     if "anchor" in context.beside:
         place = _beside_pointer(pointer, "anchor")
-        anchor = _read_instant(context.beside["anchor"], place, context.zone, context.faults) or anchor
+        named = _read_instant(context.beside["anchor"], place, context.zone, context.faults)
+        return None if named is None else Every(interval, named, named=True)
     return Every(interval, anchor)
 
 

@@ -126,7 +126,9 @@ def test_rules_that_cannot_be_used_are_refused_where_they_are_wrong(schedule: An
 
 def test_every_counts_from_an_anchor_of_its_own() -> None:
     timing = read({"every": "1h", "anchor": "2026-01-01T00:17:00Z"})
-    assert timing.schedules == (Every(HOUR, datetime(2026, 1, 1, 0, 17, tzinfo=UTC)),)
+    assert timing.schedules == (Every(HOUR, datetime(2026, 1, 1, 0, 17, tzinfo=UTC), named=True),)
+    assert describe(timing) == [{"every": "1h", "anchor": "2026-01-01T00:17:00Z"}]
+    assert read(describe(timing)) == timing == timing_from_json(timing_to_json(timing))
     assert due(timing, 1) == ["2026-05-04T12:17"]
 
 
