@@ -306,11 +306,17 @@ class Timing(msgspec.Struct, frozen=True):
 
 # --- the stored form --------------------------------------------------------------------------------------
 
+
+def _every_from_json(stored: Mapping[str, Any]) -> Schedule:
+    interval, anchor = parse_duration(stored["every"]), parse_instant(stored["anchor"])
+    return AfterCompletion(interval, anchor) if "after" in stored else Every(interval, anchor, "named" in stored)
+
+
 _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
     "now": lambda stored: Now(parse_instant(stored["now"])),
     "at": lambda stored: At(parse_instant(stored["at"]), stored["asked"] and parse_instant(stored["asked"])),
     "cron": lambda stored: CronSchedule(stored["cron"], int(stored["seed"])),
-    "every": lambda stored: _every_from_json(stored),
+    "every": _every_from_json,
     "rrule": lambda stored: RRuleSchedule(
         stored["rrule"],
         datetime.fromisoformat(stored["first"]),
@@ -318,11 +324,6 @@ _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
         stored["short"],
     ),
 }
-
-
-def _every_from_json(stored: Mapping[str, Any]) -> Schedule:
-    interval, anchor = parse_duration(stored["every"]), parse_instant(stored["anchor"])
-    return AfterCompletion(interval, anchor) if "after" in stored else Every(interval, anchor, "named" in stored)
 
 
 def timing_to_json(timing: Timing) -> dict[str, Any]:
