@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from pause_stage import BEAT, CALLER, LABEL, SCOPES, PauseStage
-from sample_jobs import NAMESPACE, at, every, once, rows
+from sample_jobs import NAMESPACE, at, claim, every, once, rows, succeeded
 
 from hourhand.model.catchup import CatchUp
 from hourhand.model.pauses import PauseScope
@@ -376,3 +376,39 @@ async def test_a_job_that_is_cancelled_in_a_pause_was_paused_until_then(stage: P
     assert await stage.told(job_id, 41) == {0: "cancelled", 10: "paused", 20: "paused"}
     assert await rows(stage.store, "timetable") == []
     assert await stage.resting() == 0
+
+
+@pytest.mark.parametrize("verb", ["nothing", "pause", "change", "resume", "run"])
+async def test_instants_that_were_asked_for_run_once_after_the_pause_whatever_is_said_meanwhile_and_afterwards(
+    stage: PauseStage, verb: str
+) -> None:
+    listed = await stage.job(
+        Timing((At(at(30)), At(at(40)), At(at(90)))), first=30, policy=Policy(overlap=Overlap.ALLOW)
+    )
+    single = await stage.job(once(at(35)), first=35)
+    await stage.go(5)
+    for job_id in (listed, single):
+        await stage.pause(PauseScope.JOB, job_id, 10, until=65)
+    await stage.go(31, 45)
+    for job_id in (listed, single):
+        stage.clock.time = at(50)
+        match verb:
+            case "pause":
+                await stage.pause(PauseScope.JOB, job_id, 50, until=70)
+            case "change":
+                await stage.jobs.update(CALLER, job_id, JobPatch(priority=7))
+            case "resume":
+                await stage.resume(PauseScope.JOB, job_id, 50)
+            case "run":
+                await stage.jobs.run_now(CALLER, job_id, RunNowRequest())
+    await stage.go(51, 60, 65, 66, 70, 71, 80)
+    assert await stage.told(listed, 80) == {30: "run", 40: "run"}
+    assert await stage.told(single, 80) == {35: "run"}
+    for held in await claim(stage.store, 7, at(80)):
+        await stage.store.live_runs.finish_runs([succeeded(held, at(81))])
+    await stage.pause(PauseScope.JOB, listed, 82)
+    await stage.resume(PauseScope.JOB, listed, 84)
+    await stage.go(85, 90, 91)
+    assert await stage.told(listed, 91) == {30: "run", 40: "run", 90: "run"}
+    waiting = [row["scheduled_for"] for row in await rows(stage.store, "live_runs")]
+    assert waiting == [at(90)], "nothing runs twice"

@@ -13,6 +13,7 @@ from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import CatchUp, plan
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
 from hourhand.model.exclusion import TimingAround, around
+from hourhand.model.ids import scheduled_run_id
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import IdempotencyKey
 from hourhand.model.local_time import ZoneFault
@@ -262,8 +263,9 @@ class JobOperations:
             timing = job.definition.timing
             now = self._clock.now()
             cursor = timing.next_after(now)
-            if cursor is None and not timing.recurring and await self._runs_of(caller, job) == 0:
-                cursor = timing.first_due(job.created_at)
+            once = timing.only_instant
+            if cursor is None and once is not None and not await self._has_run(caller, job, once):
+                cursor = once
             too_late = await self._jobs.set_status(
                 caller.namespace_id, job_id, JobState.SCHEDULED, cursor, None, now, job.version, catch_up=catch_up
             )
@@ -441,8 +443,8 @@ class JobOperations:
                 faults.append(Fault("/payload", "invalid-key", str(fault)))
         return faults
 
-    async def _runs_of(self, caller: Caller, job: Job) -> int:
-        return len(await self._runs.list_runs(caller.namespace_id, job, [*RunState], None, 1))
+    async def _has_run(self, caller: Caller, job: Job, due: datetime) -> bool:
+        return await self._runs.get_run(caller.namespace_id, scheduled_run_id(due, job.job_id)) is not None
 
 
 def refuse_other_version(job: Job, if_version: int | None) -> None:

@@ -73,20 +73,24 @@ class JobAccounts:
         await self._keep_missed(db, old, found.missed)
         return found.fires
 
-    async def cancel_pause(self, db: Connection, old: Record, now: datetime) -> None:
-        """The same for a job that is cancelled: nothing of it runs any more."""
+    async def end_pause(self, db: Connection, old: Record, now: datetime, reason: Reason) -> None:
+        """The same where nothing of it will run. Instants that were asked for would have run afterwards, but for this
+        reason."""
         found = await self._in_pause(db, old, now, CatchUp.NONE)
-        waiting = [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
+        waiting = [MissedRange(due, due, 1, reason) for due in found.fires]
         await self._keep_missed(db, old, found.missed + waiting)
 
     async def count_pause(self, db: Connection, old: Record, now: datetime) -> bool:
         """Of a pause with more due times than can be told at once, puts the first ones into the ledger and counts the
         pause from there on. False when all of it can be told."""
-        span = own_span(old, now)
-        if span is None or span.end is None or definition_of(old).timing.only_instant is not None:
+        if old["pause_from"] is None:
+            return False
+        timing = definition_of(old).timing
+        span = own_span(old, now, timing)
+        if span is None or span.end is None or not timing.recurring:
             return False
         try:
-            timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
+            timing = await self._facts.with_calendars(old["job_id"], timing, db)
             first, until = _first_in(span, timing), min(now, span.end - _TICK)
             if first is None or first > until:
                 return False
@@ -102,10 +106,10 @@ class JobAccounts:
 
     async def _in_pause(self, db: Connection, old: Record, now: datetime, catch_up: CatchUp) -> Plan:
         """What fell into the job's own pause until now, as far as it is not in the ledger."""
-        span = own_span(old, now, catch_up)
+        definition = definition_of(old)
+        span = own_span(old, now, definition.timing, catch_up)
         if span is None or span.end is None:
             return Plan([], [], None)
-        definition = definition_of(old)
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
             # What is due behind its end has a cursor of its own.

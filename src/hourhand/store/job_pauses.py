@@ -9,6 +9,7 @@ from typing import Any, Final
 from hourhand.database.connections import Record
 from hourhand.model.catchup import CatchUp, PauseSpan
 from hourhand.model.pauses import Pause, PauseScope
+from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState
 from hourhand.store.jsons import from_json
 from hourhand.store.pauses import pause_of
@@ -40,10 +41,11 @@ def pauses_of(row: Any, namespace: str) -> list[Pause]:
     return others if own is None else [own, *others]
 
 
-def own_span(row: Record, now: datetime, catch_up: CatchUp = CatchUp.NONE) -> PauseSpan | None:
-    """What of its own pause is not in the ledger yet, as if it ended now."""
+def own_span(row: Record, now: datetime, timing: Timing, catch_up: CatchUp = CatchUp.NONE) -> PauseSpan | None:
+    """What of its own pause is not in the ledger yet, as if it ended now. Instants that were asked for are held by the
+    pause only while it lasts; then they run."""
     pause = own_pause(row)
-    if pause is None or row["pause_from"] is None:
+    if pause is None or row["pause_from"] is None or not (timing.recurring or is_paused(row, now)):
         return None
     end = now + _TICK if row["pause_until"] is None else min(row["pause_until"], now + _TICK)
     return PauseSpan(row["pause_from"], end, catch_up, pause.words)

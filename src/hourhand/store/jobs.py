@@ -156,7 +156,9 @@ class Jobs:
         namespace_id, job_id, version = old["namespace_id"], old["job_id"], old["version"] + 1
         lane_id, gates, gate_numbers = place
         made = await self._accounts.settle_overdue(db, old, now, runs=True)
-        await self._accounts.settle_pause(db, old, now)
+        keeps_instants = not (definition.timing.recurring or definition_of(old).timing.recurring)
+        if not keeps_instants:
+            await self._accounts.end_pause(db, old, now, Reason.PAUSED)
         await self._lock_runs(db, old)
         await self._keep_version(db, old)
         await self._fetch(
@@ -190,7 +192,7 @@ class Jobs:
         latest = await self._latest_made(db, old, now)
         active = old["status"] != _STATUS[JobState.CANCELLED] and (not is_paused(old, now) or until is not None)
         cursor = _free_cursor(definition, cursor, latest, until, old["pause_from"] or now) if active else None
-        if old["pause_from"] is not None:
+        if old["pause_from"] is not None and not keeps_instants:
             counted_from = max(now, latest or now) if is_paused(old, now) else None
             await self._fetch(db, "count_pause_from", namespace_id=namespace_id, job_id=job_id, pause_from=counted_from)
         if old["timing"] is not None or definition.timing.is_apart:
@@ -251,7 +253,7 @@ class Jobs:
         made = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
         fires: list[datetime] = []
         if state is JobState.CANCELLED:
-            await self._accounts.cancel_pause(db, old, now)
+            await self._accounts.end_pause(db, old, now, Reason.JOB_CANCELLED)
         elif state is not JobState.PAUSED or not is_paused(old, now):
             fires = await self._accounts.settle_pause(db, old, now, catch_up)
         await self._lock_runs(db, old)

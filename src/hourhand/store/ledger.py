@@ -72,7 +72,7 @@ class Ledger:
             ranges=[part for row in stretches for part in _ranges(row, timings, current)],
             cursor=None if job["next_fire"] == NEVER else job["next_fire"],
             spans=spans,
-            own_span=own_span(job, now),
+            own_span=own_span(job, now, current),
             earlier=[(ends, timing) for version, (ends, timing) in sorted(timings.items()) if version < job["version"]],
             catchup_window=catchup_from_json(job["catchup"]).window,
         )
