@@ -1,6 +1,7 @@
 """Backfills on a real database: every due time of the range once, a few at a time, whoever leads and whoever dies."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from hourhand.model.errors import Conflict, InvalidFields, NotFound
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Failed, Outcome, Succeeded
 from hourhand.model.policy import Overlap, Policy
-from hourhand.model.schedule import AfterCompletion, Timing
+from hourhand.model.schedule import AfterCompletion, CronSchedule, Timing, timing_to_json
 from hourhand.model.states import JobState, Reason, RunState
 from hourhand.operations.backfill_requests import BackfillProgress, StartBackfillRequest
 from hourhand.operations.backfills import BackfillOperations
@@ -617,3 +618,39 @@ async def test_a_job_that_is_due_after_completion_has_no_due_times_to_backfill(s
     with pytest.raises(InvalidFields) as refused:
         await site.start(job_id, -8, 0)
     assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [("/from", "no-due-times")]
+
+
+async def test_a_backfill_that_cannot_go_on_does_not_hold_up_the_others(site: Site, store: Store) -> None:
+    stuck = await site.start(await site.job())
+    lost = Timing((CronSchedule("0 * * * *"),), zone="Europe/Atlantis")
+    stored = json.dumps(timing_to_json(lost))
+    await execute(store, "UPDATE hourhand.backfills SET timing = $1", stored)
+    other = await site.start(await site.job())
+    await site.backfiller.run_once()
+    await site.backfiller.run_once()
+
+    assert (await site.get(stuck.backfill.backfill_id)).live == 0
+    assert (await site.get(stuck.backfill.backfill_id)).state is BackfillState.RUNNING
+    assert (await site.get(other.backfill.backfill_id)).live == 1
+
+
+async def test_a_dry_run_says_what_the_overlap_policy_means_for_the_backfill_and_for_the_job(site: Site) -> None:
+    plan = await site.asking.plan(ADA, await site.job(policy=Policy()), wanted(-3, 0))
+    assert [note.partition(",")[0].partition(" that ")[0] for note in plan.notes] == [
+        "no run of this job has succeeded yet",
+        "its runs wait for their turn",
+        "due times of the job",
+    ]
+    aside = wanted(-3, 0, overlap="allow", reason="independent")
+    assert len((await site.asking.plan(ADA, await site.job(policy=Policy()), aside)).notes) == 1
+
+
+async def test_no_more_backfills_are_open_in_a_namespace_than_can_be_looked_after(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourhand.operations.backfills.OPEN_MAX", 2)
+    for _ in range(2):
+        await site.start(await site.job())
+    with pytest.raises(Conflict) as refused:
+        await site.start(await site.job())
+    assert refused.value.code == "too-many-backfills"

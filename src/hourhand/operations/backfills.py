@@ -159,6 +159,8 @@ class BackfillOperations:
                     caller.namespace_id, batch, Reason.CANCELLED.value, self._clock.now()
                 )
                 batch = [run_id for run_id in batch if run_id not in done]
+                if not batch:
+                    break
         self._bus.publish(Topic.CANCEL)
         self._bus.publish(Topic.BACKFILLS)
         return await self.get(caller, backfill_id)
