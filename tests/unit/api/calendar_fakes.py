@@ -1,20 +1,13 @@
-"""A store of calendars in a dictionary, and a clock that stands."""
+"""A store of calendars in a dictionary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from api_fakes import NOW
-
 from hourhand.model.calendar import CalendarRule
 from hourhand.ports.calendar_stores import CalendarRow
 
 Rows = Sequence[CalendarRow]
-
-
-class FakeClock:
-    def now(self) -> datetime:
-        return NOW
 
 
 @dataclass

@@ -4,7 +4,7 @@ from typing import Any
 import httpx
 import pytest
 from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
-from calendar_fakes import FakeCalendarStore, FakeClock
+from calendar_fakes import FakeCalendarStore
 from operator_fakes import (
     FakeBus,
     FakeClusterStore,
@@ -112,8 +112,8 @@ def operations(
         NodeOperations(nodes, bus),
         QueueOperations(queues, FakeNames(), bus, pauses, FixedClock()),
         ExplainOperations(snapshots),
-        CalendarOperations(calendars, FakeClock()),
-        PreviewOperations(calendars, FakeClock()),
+        CalendarOperations(calendars, FixedClock()),
+        PreviewOperations(calendars, FixedClock()),
         HistoryOperations(ledger, FixedClock()),
         PauseOperations(pauses, FakeNames(), FixedClock(), bus),
         backfills=not_asked,
