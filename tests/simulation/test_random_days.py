@@ -1,4 +1,4 @@
-"""Random hours of pauses, resumes and outages, by seed: every due time is told once, as an oracle says.
+"""Random hours of pauses, resumes, outages and calendars, by seed: every due time is told once, as an oracle says.
 
 The oracle keeps what people did as a list of intervals and looks at every minute of every job; it shares no code with
 the product.
@@ -12,8 +12,9 @@ from uuid import UUID
 
 import pytest
 from pause_stage import CALLER, MADE, PauseStage
-from sample_jobs import START
+from sample_jobs import NAMESPACE, START
 
+from hourhand.model.calendar_form import read_calendar
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.pauses import PauseScope
 from hourhand.model.policy import Overlap, Policy
@@ -58,6 +59,8 @@ class Known:
     """When somebody paused or resumed it alone: what was overdue is settled then."""
     is_paused: bool = False
     """Whether it was paused alone and not resumed since. Resuming what is not paused does nothing at all."""
+    closed: list[tuple[datetime, datetime]] = field(default_factory=list)
+    """What its calendar leaves out, whatever else happens."""
 
 
 @dataclass
@@ -84,6 +87,7 @@ class Oracle:
         dues = [due for due in dues if due.minute % job.every == 0]
         concerning = [held for held in self.pauses if self._concerns(held, job_id, job)]
         told = {due: "paused" for due in dues if any(held.covers(due) for held in concerning)}
+        told |= {due: "excluded" for due in dues if any(begin <= due < end for begin, end in job.closed)}
         late: dict[datetime, list[datetime]] = {}
         for due in dues:
             if due not in told:
@@ -119,6 +123,11 @@ class Day:
         self.oracle = Oracle({})
 
     async def open(self) -> None:
+        begins = [START + SECOND * self.chance.randint(0, int(LENGTH / SECOND)) for _ in range(4)]
+        closed = [(begin, begin + SECOND * self.chance.randint(30, 900)) for begin in begins]
+        blackouts = [{"from": begin.isoformat(), "to": end.isoformat()} for begin, end in closed]
+        rule = read_calendar(blackouts=blackouts)
+        await self.stage.store.calendars.put(NAMESPACE, "closed", rule, START, "ada", None)
         for number in range(8):
             known = Known(
                 every=self.chance.choice([1, 2, 3, 5, 10]),
@@ -126,8 +135,10 @@ class Day:
                 queue=self.chance.choice("xy"),
                 catchup=self.chance.choice(["none", "last", "all"]),
                 window=MINUTE * self.chance.choice([0, 3, 10, 60]),
+                closed=closed if number % 2 else [],
             )
-            timing = Timing((CronSchedule(f"*/{known.every} * * * *"),))
+            calendars = ("closed",) if known.closed else ()
+            timing = Timing((CronSchedule(f"*/{known.every} * * * *"),), calendars=calendars)
             first = timing.next_after(START)
             assert first is not None
             job_id = await self.stage.job(
