@@ -591,7 +591,7 @@ async def test_the_time_that_a_run_stands_for_is_put_into_its_payload(
 async def test_a_backfill_has_the_due_times_that_calendars_left_when_it_was_started(
     site: Site, store: Store, clock: SetClock
 ) -> None:
-    lunch = read_calendar(blackouts=[{"from": str(START - 5 * HOUR), "to": str(START - 2 * HOUR)}])
+    lunch = read_calendar(blackouts=[{"from": (START - 5 * HOUR).isoformat(), "to": (START - 2 * HOUR).isoformat()}])
     await store.calendars.put(NAMESPACE, "lunch", lunch, clock.now(), "ada", None)
     timing = Timing(every(3600, LONG_AGO).schedules, calendars=("lunch",), max_runs=3)
     job = new_job(timing, next_due=at(86_400), created_at=START - timedelta(days=90), policy=ALLOW)

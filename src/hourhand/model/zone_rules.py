@@ -63,10 +63,11 @@ def replanned(timing: Timing, next_fire: datetime, dealt_with: datetime | None) 
     if not any(hasattr(schedule, "text") for schedule in timing.schedules):
         return None
     if isinstance(timing, TimingAround):
-        if dealt_with is not None and timing.is_excluded(dealt_with):
-            waits = timing.next_event(dealt_with)
-            return None if waits == next_fire else waits
-        timing = timing.without_calendars
+        due = replanned(timing.without_calendars, next_fire, dealt_with)
+        waits = timing.allowed_from(dealt_with) if dealt_with is not None and timing.is_excluded(dealt_with) else None
+        if waits is None or abs(waits - next_fire) >= abs((due or next_fire) - next_fire):
+            return due
+        return None if waits == next_fire else waits
     later = timing.next_after(next_fire - _TICK)
     if later == next_fire:
         return None
