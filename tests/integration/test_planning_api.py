@@ -199,9 +199,10 @@ async def test_versions_that_are_not_there_are_told_so(
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (status, code)
 
 
-async def test_the_forecast_says_what_falls_due(api: httpx.AsyncClient, job_id: UUID) -> None:
+async def test_the_forecast_says_what_falls_due(api: httpx.AsyncClient, store: Store, job_id: UUID) -> None:
+    await insert(store, new_job(every(3600, LONG_AGO), next_due=at(3600)))  # the other is due tomorrow
     told = (await api.get("/api/v1/forecast", params={"hours": 2})).json()
     assert (told["from"], told["to"]) == ("2030-01-07T12:00:00Z", "2030-01-07T14:00:00Z")
-    assert (told["jobs"], told["looked_at"], told["exact"]) == (1, 0, True), "it falls due tomorrow"
+    assert (told["jobs"], told["looked_at"], told["exact"], told["due"]) == (2, 1, True, 1)
     for wrong in ("0", "25", "x"):
         assert (await api.get("/api/v1/forecast", params={"hours": wrong})).status_code == 400
