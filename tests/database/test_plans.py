@@ -102,6 +102,10 @@ SELECT {NAMESPACE}, 'key ' || n, job_id, CASE n % 3 WHEN 0 THEN due_at END FROM 
 INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version, next_due)
 SELECT job_id, due_at - interval '1 hour', due_at - interval '1 minute', 60, 16, 'catchup_window', 1, due_at
   FROM numbered;
+INSERT INTO hourhand.completion_delays (job_id, delay, namespace_id, lane_id, version, shard, priority, gate_ids,
+                                        exclusive)
+SELECT job_id, '1 hour', {NAMESPACE}, 1 + n % {LANES}, 1, n % 1024, n % 3, '{{}}', false FROM numbered;
+INSERT INTO hourhand.run_budgets (job_id, runs_left) SELECT job_id, 5 FROM numbered;
 """
 
 
@@ -304,6 +308,21 @@ async def test_finishing_a_hundred_runs_goes_by_their_ids(ground: Ground, settle
 
 
 @both_ways
+async def test_runs_whose_end_sets_the_next_due_time_find_their_delay_by_the_job(ground: Ground, settled: bool) -> None:
+    numbers = [10 + 20 * place for place in range(100)]
+    ids = ", ".join(f"'{ground.run_id(number)}'" for number in numbers)
+    schema = ground.database.schema
+    plan = await explain(
+        ground, "live_runs.sql", "finish_runs", settled,
+        after=f"UPDATE {schema}.live_runs SET gate_ids = '{{}}', cause = 1 WHERE run_id IN ({ids})",
+        run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
+        states=[10] * 100, started=[START] * 100, ended=[START] * 100, reasons=[None] * 100, errors=[None] * 100,
+        results=[None] * 100, from_states=[2, 3, 4],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 9000)
+
+
+@both_ways
 async def test_bringing_back_a_hundred_runs_goes_by_their_ids(ground: Ground, settled: bool) -> None:
     numbers = [10 + 20 * place for place in range(100)]
     plan = await explain(
@@ -365,6 +384,26 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
         run_job_ids=jobs, run_dues=later, missed_job_ids=[], **columns_of([], "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 12_000, rows=200)
+
+
+@both_ways
+async def test_cursors_with_budgets_and_calendars_are_moved_by_the_ids_of_their_jobs(
+    ground: Ground, settled: bool
+) -> None:
+    numbers = [1 + 2 * place for place in range(200)]
+    jobs = [ground.jobs[number] for number in numbers]
+    dues = [ground.due(number) for number in numbers]
+    later = [due + timedelta(days=5) for due in dues]
+    plan = await explain(
+        ground, "timing_facts.sql", "advance_cursors", settled,
+        now=at(0), node_id=1, epoch=1, job_ids=jobs, expected=dues, versions=[1] * 200, next_fires=later,
+        made=[1] * 200,
+        run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
+        run_job_ids=jobs, run_dues=later, run_ready=later, missed_job_ids=jobs, missed_first=dues, missed_last=dues,
+        missed_counts=[1] * 200, missed_reasons=["excluded"] * 200,
+        missed_since=[due - timedelta(days=3) for due in dues],
+    )  # fmt: skip
+    assert_by_index(plan, ground, 16_000, rows=200)
 
 
 @both_ways

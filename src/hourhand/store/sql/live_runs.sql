@@ -301,6 +301,7 @@ WITH finished AS (
     SELECT d.*, f.ended_at + d.delay AS next_fire
       FROM finished f JOIN hourhand.completion_delays d ON d.job_id = f.job_id
      WHERE f.gate_ids IS NOT NULL AND f.cause = 1
+       AND d.job_id = ANY (ARRAY(SELECT job_id FROM finished WHERE gate_ids IS NOT NULL AND cause = 1))  -- by the index
        FOR SHARE OF d
 ), due_again AS (                         -- jobs that fall due a while after each end get their next due time with it
     INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
@@ -418,6 +419,7 @@ WITH gone AS (
     SELECT d.*, @now::timestamptz + d.delay AS next_fire
       FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
      WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       AND d.job_id = ANY (ARRAY(SELECT job_id FROM gone WHERE gate_ids IS NOT NULL AND cause = 1))  -- by the index
        FOR SHARE OF d
 ), due_again AS (                         -- as in finish_runs
     INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,

@@ -70,6 +70,7 @@ WITH gone AS (
     SELECT d.*, @now::timestamptz + d.delay AS next_fire
       FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
      WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       AND d.job_id = ANY (ARRAY(SELECT job_id FROM gone WHERE gate_ids IS NOT NULL AND cause = 1))  -- by the index
        FOR SHARE OF d
 ), due_again AS (                         -- as in finish_runs
     INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
@@ -105,6 +106,7 @@ WITH expired AS MATERIALIZED (
     SELECT d.*, @now::timestamptz + d.delay AS next_fire
       FROM gone g JOIN hourhand.completion_delays d ON d.job_id = g.job_id
      WHERE g.gate_ids IS NOT NULL AND g.cause = 1
+       AND d.job_id = ANY (ARRAY(SELECT job_id FROM gone WHERE gate_ids IS NOT NULL AND cause = 1))  -- by the index
        FOR SHARE OF d
 ), due_again AS (                         -- as in finish_runs
     INSERT INTO hourhand.timetable (job_id, next_fire, namespace_id, lane_id, version, shard, priority, recurring, gate_ids,
