@@ -394,14 +394,13 @@ async def test_cursors_with_budgets_and_calendars_are_moved_by_the_ids_of_their_
     jobs = [ground.jobs[number] for number in numbers]
     dues = [ground.due(number) for number in numbers]
     later = [due + timedelta(days=5) for due in dues]
+    left_out = [LedgerRow(MissedRange(due, due, 1, Reason.EXCLUDED, due + timedelta(days=1))) for due in dues]
     plan = await explain(
         ground, "timing_facts.sql", "advance_cursors", settled,
         now=at(0), node_id=1, epoch=1, job_ids=jobs, expected=dues, versions=[1] * 200, next_fires=later,
         made=[1] * 200,
         run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
-        run_job_ids=jobs, run_dues=later, run_ready=later, missed_job_ids=jobs, missed_first=dues, missed_last=dues,
-        missed_counts=[1] * 200, missed_reasons=["excluded"] * 200,
-        missed_since=[due - timedelta(days=3) for due in dues],
+        run_job_ids=jobs, run_dues=later, run_ready=later, missed_job_ids=jobs, **columns_of(left_out, "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 16_000, rows=200)
 
