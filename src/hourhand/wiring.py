@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -118,10 +119,11 @@ class Node:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.clock = DatabaseClock()
+        self.priority_wait = timedelta(seconds=config.executor.priority_wait_seconds)
         self.ids = IdSource()
         self.name = node_name(config, self.role)
         self.database = Database(config.database if self.role == "api" else for_loops(config.database), self.role)
-        self.store = store_on(self.database)
+        self.store = store_on(self.database, self.priority_wait)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
         self.store.names.on_new_lane = lambda: self.bus.publish(Topic.LANES)
         self.store.live_runs.on_let_go = lambda: self.bus.publish(Topic.READY)
@@ -311,7 +313,7 @@ class ExecutorNode(Node):
         return self.executor.facts()
 
     def _live_runs_on(self, database: Database) -> LiveRuns:
-        live_runs = LiveRuns(database, Names(database))
+        live_runs = LiveRuns(database, Names(database), self.priority_wait)
         live_runs.on_let_go = lambda: self.bus.publish(Topic.READY)
         return live_runs
 

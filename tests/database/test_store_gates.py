@@ -202,38 +202,6 @@ async def test_more_wait_than_are_looked_at_at_once_and_still_nobody_is_passed_o
     assert await states(store) == {RunState.CLAIMED: 2, RunState.WAITING: 1199}
 
 
-async def test_runs_that_end_let_as_many_go_on_those_of_the_highest_priority_first(store: Store) -> None:
-    await insert(store, *(keyed(limit=3) for _ in range(3)))
-    running = await claim(store, 1)
-    await insert(store, *(keyed(ready_at=at(number), limit=3, priority=number) for number in (1, 9, 5, 7)))
-    assert await claim(store, 1, at(10)) == []
-    told: list[str] = []
-    store.live_runs.on_let_go = lambda: told.append("look")
-
-    await store.live_runs.finish_runs([succeeded(one) for one in running[:2]])
-
-    ready = [row["priority"] for row in (await live(store)).values() if row["state"] == RunState.QUEUED]
-    assert sorted(ready) == [7, 9]
-    assert told == ["look"]
-    assert sorted(one.ready_at for one in await claim(store, 1, at(10))) == [at(7), at(9)]
-
-
-async def test_one_place_in_four_goes_to_the_oldest_of_those_that_waited_too_long(store: Store) -> None:
-    await insert(store, *(keyed(limit=4) for _ in range(4)))
-    running = await claim(store, 1)
-    now = datetime.now(UTC)
-    oldest = keyed(ready_at=now - timedelta(minutes=5), limit=4, priority=1)
-    await insert(store, *(keyed(ready_at=now - timedelta(minutes=4), limit=4, priority=low) for low in (2, 0)), oldest)
-    await insert(store, *(keyed(ready_at=now, limit=4, priority=9) for _ in range(8)))
-    assert await claim(store, 1, at(1)) == []
-
-    await store.live_runs.finish_runs([succeeded(one) for one in running])
-
-    ready = [row for row in (await live(store)).values() if row["state"] == RunState.QUEUED]
-    assert sorted(row["priority"] for row in ready) == [1, 9, 9, 9]
-    assert oldest.job_id in {row["job_id"] for row in ready}
-
-
 async def test_the_end_of_runs_without_gates_tells_nobody(store: Store) -> None:
     told: list[str] = []
     store.live_runs.on_let_go = lambda: told.append("look")
@@ -333,27 +301,6 @@ async def test_runs_of_a_paused_queue_do_not_keep_others_from_a_place_that_they_
     await store.queues.resume_queue(NAMESPACE, "paused")
     assert await store.turns.let_go_on(1000) == 1
     assert len(await claim(store, 1)) == 1
-
-
-async def test_a_run_that_was_let_go_on_and_that_nobody_takes_does_not_keep_others_from_its_place(store: Store) -> None:
-    """Executors for one sort of runs are away; the place is shared with another sort."""
-    await insert(store, keyed(), keyed(priority=9, needs="away"), keyed(priority=8, needs="away"), keyed(), keyed())
-    away = next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == "away")
-    [first] = await claim_but(store, away)
-    assert await claim(store, 1) == []
-    await store.live_runs.finish_runs([succeeded(first)])
-    assert await claim_but(store, away) == []
-    assert await store.turns.let_go_on(1000) == 1
-    [second] = await claim_but(store, away)
-    assert [await store.turns.let_go_on(1000) for _ in range(3)] == [0, 0, 0]
-    assert second.needs == "number"
-
-
-async def claim_but(store: Store, lane_id: int) -> list[Claim]:
-    """A claim by somebody who does not serve a lane."""
-    heads = await store.live_runs.peek_ready([number for number in await store.names.lanes() if number != lane_id])
-    wishes = [Wish(head, 1, 100) for head in heads]
-    return (await store.live_runs.claim_carefully(1, wishes, START)).claims if wishes else []
 
 
 async def test_places_of_runs_that_nobody_holds_are_freed(store: Store) -> None:

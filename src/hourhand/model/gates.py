@@ -14,6 +14,8 @@ from uuid import UUID
 from hourhand.model.ids import microseconds_since_epoch
 from hourhand.model.policy import Rate
 
+PRIORITY_WAIT: Final = timedelta(seconds=30)
+"""Who has waited longer because of a priority gets a turn now and then; unless it is configured otherwise."""
 SLICES: Final = 60
 """A rate is counted in slices of its stretch. A slice counts until all of it is too old, so that no stretch of
 that length ever has more starts than allowed; it may have up to a sixtieth less."""
@@ -47,9 +49,14 @@ class Gate:
     held: int = 0
     rate: Rate | None = None
     starts: Starts = Starts()
+    promised: frozenset[UUID] = frozenset()
+    """Runs that have waited for a place and were told of one; others get what is left besides."""
 
-    def has_place(self) -> bool:
-        return self.capacity is None or self.held < self.capacity
+    def has_place(self, run_id: UUID) -> bool:
+        if self.capacity is None:
+            return True
+        kept = 0 if run_id in self.promised else len(self.promised)
+        return self.held + kept < self.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +91,17 @@ def admit(
     delayed: dict[int, int] = {}
     for candidate in candidates:
         mine = [state[gate_id] for gate_id in candidate.gate_ids if gate_id in state]
-        full = next((gate for gate in mine if not gate.has_place()), None)
+        full = next((gate for gate in mine if not gate.has_place(candidate.run_id)), None)
         if full is not None:
             waiting.append((candidate.run_id, full.gate_id))
+            _settle_promises(state, mine, candidate.run_id)
             continue
         slow = next((gate for gate in mine if gate.rate is not None and _left(gate.rate, gate.starts) <= 0), None)
         if slow is not None:
             ahead = delayed[slow.gate_id] = delayed.get(slow.gate_id, -1) + 1
             assert slow.rate is not None
             later.append((candidate.run_id, slow.gate_id, next_start(slow.rate, slow.starts, now, ahead)))
+            _settle_promises(state, mine, candidate.run_id)
             continue
         if left[candidate.share] <= 0:
             continue
@@ -101,7 +110,15 @@ def admit(
         for gate in mine:
             starts = gate.starts if gate.rate is None else gate.starts.plus_one()
             state[gate.gate_id] = replace(gate, held=gate.held + 1, starts=starts)
+        _settle_promises(state, mine, candidate.run_id)
     return Verdict(admitted, waiting, later, state)
+
+
+def _settle_promises(state: dict[int, Gate], mine: Sequence[Gate], run_id: UUID) -> None:
+    """Of a run that has its places, or cannot have them all: whatever it was promised, others may count on it again."""
+    for gate in mine:
+        if run_id in gate.promised:
+            state[gate.gate_id] = replace(state[gate.gate_id], promised=gate.promised - {run_id})
 
 
 def next_start(rate: Rate, starts: Starts, now: datetime, ahead: int = 0) -> datetime:

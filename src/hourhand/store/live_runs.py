@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
-from hourhand.model.gates import Candidate, Gate, Starts, Verdict, admit
+from hourhand.model.gates import PRIORITY_WAIT, Candidate, Gate, Starts, Verdict, admit
 from hourhand.model.ids import instant_of
 from hourhand.model.policy import Policy, Rate, policy_from_json
 from hourhand.model.run import Claim
@@ -34,9 +34,11 @@ _FAILED: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
 
 
 class LiveRuns:
-    def __init__(self, database: Database, names: Names) -> None:
+    def __init__(self, database: Database, names: Names, priority_wait: timedelta = PRIORITY_WAIT) -> None:
+        """`priority_wait`: who has waited longer for a gate is let go on in turns, whatever the priority."""
         self._database = database
         self._names = names
+        self._priority_wait = priority_wait
         self._queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
         self._pausing = load_queries("hourhand.store.sql", "pauses.sql", database.schema)
         self.on_let_go: Callable[[], None] = lambda: None
@@ -105,6 +107,7 @@ class LiveRuns:
             )
             waiting = [*verdict.waiting, *behind]
             await self._put_aside(db, waiting, verdict.later)
+            await self._count_turns(db, rows, verdict)
             let_go = await self._pass_on(db, rows, dict(waiting) | {run_id: gate for run_id, gate, _ in verdict.later})
         if let_go:
             self.on_let_go()
@@ -120,8 +123,7 @@ class LiveRuns:
         if gate_ids:
             locked = await self._fetch(db, "lock_gates", gate_ids=gate_ids)
             counts = await self._fetch(db, "count_slots", gate_ids=gate_ids)
-            held = {row["gate_id"]: row["held"] for row in counts}
-            gates = {row["gate_id"]: _gate(row, held.get(row["gate_id"], 0)) for row in locked}
+            gates = {row["gate_id"]: _gate(row, counts) for row in locked}
         verdict = admit(candidates, gates, places, now)
         started = [gate for gate in verdict.gates.values() if gate.rate and gate.starts != gates[gate.gate_id].starts]
         if started:
@@ -144,6 +146,19 @@ class LiveRuns:
             run_ids, gate_ids, ready = zip(*later, strict=True)
             await self._fetch(db, "delay_runs", run_ids=run_ids, waits_on=gate_ids, ready=ready)
 
+    async def _count_turns(self, db: Connection, rows: Sequence[Record], verdict: Verdict) -> None:
+        """Of the runs that had waited for a gate: those that are through count there, and nothing is kept for them or
+        for those that wait for something else now."""
+        waited = {row["run_id"]: row["waits_on"] for row in rows if row["waits_on"]}
+        if not waited:
+            return
+        through = Counter(waited[run_id] for run_id in verdict.admitted if run_id in waited)
+        aside = {run_id for run_id, _ in verdict.waiting} | {run_id for run_id, _, _ in verdict.later}
+        settled = [run_id for run_id in waited if run_id in aside or run_id in set(verdict.admitted)]
+        gate_ids = sorted({*waited.values()})
+        turns = [through[gate_id] for gate_id in gate_ids]
+        await self._fetch(db, "count_turns", run_ids=settled, gate_ids=gate_ids, turns=turns)
+
     async def _pass_on(self, db: Connection, rows: Sequence[Record], waits_on: Mapping[UUID, int]) -> int:
         """Others go on in the place of runs that were let go on by one gate and now wait for something else."""
         places = Counter(
@@ -153,7 +168,15 @@ class LiveRuns:
         )
         if not places:
             return 0
-        return len(await self._fetch(db, "pass_on", gate_ids=list(places), places=list(places.values())))
+        return len(await self._fetch(db, "pass_on", **self._next_in_line(places)))
+
+    def _next_in_line(self, places: Mapping[int, int]) -> dict[str, Any]:
+        gate_ids = sorted(places)
+        return {
+            "gate_ids": gate_ids,
+            "places": [places[gate_id] for gate_id in gate_ids],
+            "priority_wait": self._priority_wait,
+        }
 
     async def _claims(self, rows: Sequence[Record], careful: bool) -> list[Claim]:
         lanes, namespaces = self._names.known, self._names.known_namespaces
@@ -213,7 +236,9 @@ class LiveRuns:
         return set(run_ids).difference(row["run_id"] for row in rows)
 
     async def _finish_any(self, finishes: Sequence[Finish]) -> set[UUID]:
-        rows = await self._database.fetch(self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH))
+        rows = await self._database.fetch(
+            self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH), priority_wait=self._priority_wait
+        )
         self.tell_let_go(rows)
         if _places_left(rows):
             await self.free_strays([row["run_id"] for row in rows])
@@ -237,7 +262,8 @@ class LiveRuns:
     async def finish_on(self, db: Connection, finish: Finish) -> list[Record]:
         """Finishes a run inside the caller's transaction, unless it is being cancelled. The rows, if it could, are for
         `tell_let_go` after the commit."""
-        rows = await self._fetch(db, "finish_runs", **_finish_values([finish], _MAY_SUCCEED))
+        values = _finish_values([finish], _MAY_SUCCEED)
+        rows = await self._fetch(db, "finish_runs", **values, priority_wait=self._priority_wait)
         if _places_left(rows):
             await self._free_strays_on(db, [row["run_id"] for row in rows])
         return rows
@@ -246,6 +272,7 @@ class LiveRuns:
         requeues = sorted(requeues, key=_run_id)  # see _finish_values
         rows = await self._database.fetch(
             self._queries["requeue_runs"],
+            priority_wait=self._priority_wait,
             run_ids=[requeue.run_id for requeue in requeues],
             fences=[requeue.fence for requeue in requeues],
             ready=[requeue.ready_at for requeue in requeues],
@@ -320,10 +347,12 @@ class LiveRuns:
         return {row["run_id"]: row["losses"] for row in rows}
 
 
-def _gate(row: Record, held: int) -> Gate:
+def _gate(row: Record, counts: Sequence[Record]) -> Gate:
+    mine = [count for count in counts if count["gate_id"] == row["gate_id"]]
+    promised = frozenset(count["run_id"] for count in mine if count["run_id"] is not None)
     rate = None if row["rate_count"] is None else Rate(row["rate_count"], row["rate_seconds"])
     starts = Starts(row["rate_bucket"] or 0, tuple(row["rate_starts"] or ()))
-    return Gate(row["gate_id"], row["capacity"], held, rate, starts)
+    return Gate(row["gate_id"], row["capacity"], sum(count["held"] for count in mine), rate, starts, promised)
 
 
 def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None]:

@@ -1,8 +1,10 @@
 """All that is kept, by noun, through one pool of connections."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from hourhand.database.connections import Database
+from hourhand.model.gates import PRIORITY_WAIT
 from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.explain import Explain
@@ -50,10 +52,10 @@ class Store:
     zones: Zones
 
 
-def store_on(database: Database) -> Store:
+def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> Store:
     names = Names(database)
     jobs = Jobs(database, names)
-    live_runs = LiveRuns(database, names)
+    live_runs = LiveRuns(database, names, priority_wait)
     queues = Queues(database)
     pauses = Pauses(database, names, queues)
     return Store(

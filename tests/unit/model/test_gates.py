@@ -116,7 +116,7 @@ def test_nobody_waits_on_a_gate_that_has_room(asking: list[Candidate], gates: Ma
     gates_of = {candidate.run_id: candidate.gate_ids for candidate in asking}
     for run_id, gate_id in verdict.waiting:
         assert gate_id in gates_of[run_id]
-        assert not verdict.gates[gate_id].has_place()
+        assert not verdict.gates[gate_id].has_place(run_id)
     for run_id, gate_id, ready_at in verdict.later:
         assert gate_id in gates_of[run_id]
         assert ready_at > NOW
@@ -211,3 +211,26 @@ def test_a_clock_that_was_ahead_lets_nobody_start_too_early() -> None:
 def test_what_is_long_past_does_not_count() -> None:
     starts = Starts(slice_of(Rate(5, 1), NOW), (5,)).at(slice_of(Rate(5, 1), later(10**9)))
     assert (sum(starts.counts), len(starts.counts)) == (0, SLICES + 1)
+
+
+def test_a_place_that_was_promised_to_one_is_not_given_to_another() -> None:
+    gate = Gate(1, capacity=2, held=1, promised=frozenset({UUID(int=1)}))
+    verdict = admit(some((1,), (1,), (1,)), by_number(gate), {0: 10}, NOW)
+    assert numbers(verdict) == [1]
+    assert [run_id.int for run_id, _ in verdict.waiting] == [0, 2]
+    assert verdict.gates[1].promised == frozenset()
+
+
+def test_what_is_left_besides_promised_places_is_anybodys() -> None:
+    gate = Gate(1, capacity=3, held=1, promised=frozenset({UUID(int=7)}))
+    assert numbers(admit(some((1,), (1,)), by_number(gate), {0: 10}, NOW)) == [0]
+
+
+def test_a_promise_does_not_let_anybody_into_a_gate_that_is_full() -> None:
+    gate = Gate(1, capacity=1, held=1, promised=frozenset({UUID(int=0)}))
+    assert admit(some((1,)), by_number(gate), {0: 10}, NOW).admitted == []
+
+
+def test_a_promised_place_that_its_run_cannot_use_is_free_again() -> None:
+    gates = by_number(Gate(1, capacity=1, promised=frozenset({UUID(int=0)})), Gate(2, capacity=0))
+    assert numbers(admit(some((1, 2), (1,)), gates, {0: 10}, NOW)) == [1]

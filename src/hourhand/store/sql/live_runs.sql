@@ -187,8 +187,28 @@ SELECT gate_id, capacity, rate_count, rate_seconds, rate_bucket, rate_starts FRO
    FOR UPDATE;
 
 -- name: count_slots
--- After lock_gates, in a statement of its own: only then it sees what the last holder of the lock has written.
-SELECT gate_id, count(*) AS held FROM hourhand.gate_slots WHERE gate_id = ANY (@gate_ids::int[]) GROUP BY gate_id;
+-- After lock_gates, in a statement of its own: only then it sees what the last holder of the lock has written. And with a
+-- row each the runs that were promised a place a moment ago.
+SELECT gate_id, NULL::uuid AS run_id, count(*) AS held
+  FROM hourhand.gate_slots WHERE gate_id = ANY (@gate_ids::int[]) GROUP BY gate_id
+ UNION ALL
+SELECT gate_id, run_id, 0 FROM hourhand.gate_promises
+ WHERE gate_id = ANY (@gate_ids) AND promised_at > clock_timestamp() - interval '2 seconds';
+
+-- name: count_turns
+-- Promises end here: those of the given runs are kept or cannot be, and of others that nobody came for some go along.
+WITH done AS (
+    DELETE FROM hourhand.gate_promises WHERE run_id = ANY (@run_ids::uuid[])
+), forgotten AS (
+    DELETE FROM hourhand.gate_promises
+     WHERE run_id = ANY (ARRAY(SELECT run_id FROM hourhand.gate_promises
+                                WHERE gate_id = ANY (@gate_ids::int[]) AND run_id <> ALL (@run_ids)
+                                  AND promised_at < clock_timestamp() - interval '1 minute'
+                                LIMIT 100 FOR UPDATE SKIP LOCKED))
+)
+UPDATE hourhand.gates g SET turn = g.turn + x.turns
+  FROM unnest(@gate_ids::int[], @turns::int[]) AS x(gate_id, turns)
+ WHERE g.gate_id = x.gate_id AND x.turns > 0;
 
 -- name: claim_admitted
 -- Claims runs that the gates have let through, with a place in each of them. The start of a run that may run at most
@@ -234,7 +254,7 @@ UPDATE hourhand.live_runs r SET ready_at = x.ready_at, waits_on = x.waits_on
 WITH next AS MATERIALIZED (
     SELECT c.run_id
       FROM unnest(@gate_ids::int[], @places::int[]) AS g(gate_id, places)
-     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int, @priority_wait) AS c(run_id)
 )
 UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
 RETURNING w.run_id;
@@ -293,7 +313,7 @@ WITH finished AS (
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int, @priority_wait) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
@@ -358,7 +378,7 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
       FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
-     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int) AS c(run_id)
+     CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int, @priority_wait) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
