@@ -14,6 +14,8 @@ from sample_jobs import NAMESPACE, START, at, claim, due_job, insert, rows
 from hourhand.executor.recorder import BATCH_MAX, Recorder
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Cancelled, Failed, Interrupted, Outcome, Succeeded
+from hourhand.model.policy import Policy
+from hourhand.model.resources import Resources
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import Reason, RunState
 from hourhand.ports.job_kind import Task
@@ -55,6 +57,20 @@ async def test_two_thousand_jobs_run_once_each_and_slots_are_never_exceeded(stor
     assert all(1 < executor.kind.most_active <= slots for executor, slots in zip(executors, (100, 37), strict=True))
     assert {row["executor_id"] for row in history} == {executor.membership.node_id for executor in executors}
     assert await rows(store, "attempts") == []
+
+
+async def test_an_attempt_is_told_what_its_job_has_declared(store: Store) -> None:
+    told: list[Resources | None] = []
+
+    async def tells(task: Task) -> Outcome:
+        told.append(task.resources)
+        return Succeeded()
+
+    executor = await Executor(store, tells).join()
+    declared = Resources(pids=20)
+    await insert(store, due_job(executor.clock.now(), policy=Policy(resources=declared)), due_job(executor.clock.now()))
+    await executor.drain()
+    assert sorted(told, key=bool) == [None, declared]
 
 
 async def test_an_executor_fills_its_slots_and_takes_no_more_until_one_is_free(store: Store) -> None:

@@ -199,7 +199,7 @@ class Attempts:
         return Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, running.say, claim.timeout_seconds,
-            running.is_stopping, None if self.transactions is None else self.transactions.of(running),
+            running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
         )  # fmt: skip
 
     async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], running: _Running) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.model.durations import DurationFault, format_duration, parse_duration
+from hourhand.model.resources import Resources
 
 
 class Overlap(StrEnum):
@@ -73,6 +74,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """So many failed runs in a row pause the job."""
     template_zone: str | None = None
     """The payload names the time that a run stands for; local forms of it are in this zone. None: it names none."""
+    resources: Resources | None = None
+    """What each attempt takes of its executor."""
 
     @property
     def gated(self) -> bool:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.model.resources import Resources
 from hourhand.model.states import Cause, RunState
 
 
@@ -79,6 +80,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """Its executor ends it when it cannot renew its lease: it holds a place in a gate, or must not run twice."""
     at_most_once: bool = False
     deadline: datetime | None = None
+    resources: Resources | None = None
+    """What it may take of its executor; None where its job says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import msgspec
 
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Outcome
+from hourhand.model.resources import Resources
 
 
 class SlotClass(StrEnum):
@@ -48,6 +49,8 @@ class Task(msgspec.Struct):
     transaction: Callable[[Callable[[], Any]], AbstractAsyncContextManager[Any]] | None = None
     """Opens a transaction that completes the run at its end, with what the callable says as the result. None where
     there is no way to the database."""
+    resources: Resources | None = None
+    """What the job has declared; for kinds that can hold their processes to it. None: nothing."""
 
 
 class JobKind(Protocol):

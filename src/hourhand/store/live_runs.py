@@ -12,6 +12,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.gates import PRIORITY_WAIT, Candidate, Gate, Starts, Verdict, admit
 from hourhand.model.ids import instant_of
 from hourhand.model.policy import Policy, Rate, policy_from_json
+from hourhand.model.resources import Resources
 from hourhand.model.run import Claim
 from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.model.templates import MARK, render, zone_or_utc
@@ -355,9 +356,9 @@ def _gate(row: Record, counts: Sequence[Record]) -> Gate:
     return Gate(row["gate_id"], row["capacity"], sum(count["held"] for count in mine), rate, starts, promised)
 
 
-def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None]:
+def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None, Resources | None]:
     # A run that was asked for to repeat an old one has its own time from the moment it was asked for.
-    return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id)))
+    return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id))), policy.resources
 
 
 def _payload(payload: str, policy: str, due: datetime) -> Any:
