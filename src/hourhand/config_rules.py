@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from hourhand.model.placement import LABEL_RULE, is_label
+
 SECRETS: Final = ("database.url", "database.listen_url")
 _ORDERED: Final = (
     ("scheduler.tick_seconds", "below", "scheduler.horizon_seconds"),  # or runs are created late
@@ -31,6 +33,9 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
             yield [name], f"{name} must be 1 to 200 printable characters"
     if not v["executor.queues"]:
         yield ["executor.queues"], 'executor.queues must name at least one queue; "*" means every queue'
+    for label in v["executor.labels"]:
+        if not is_label(label):
+            yield ["executor.labels"], f"executor.labels: {label!r} is none; {LABEL_RULE}"
 
 
 def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:

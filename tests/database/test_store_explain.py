@@ -11,6 +11,7 @@ from hourhand.model.explain import explain
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.node import Orders
 from hourhand.model.node_state import NodeState
+from hourhand.model.placement import Placement
 from hourhand.model.policy import Policy, Rate
 from hourhand.model.snapshot import Snapshot
 from hourhand.model.states import JobState, RunState
@@ -62,6 +63,31 @@ async def test_a_waiting_run_is_seen_with_its_job_queue_and_executors(store: Sto
     assert (executor.name, executor.state) == ("e1", NodeState.CORDONED)
     assert executor.facts.slots_for("number").used == 3
     assert abs(snapshot.now - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+async def test_labels_are_seen_with_who_has_them_and_who_else_wants_their_slots(store: Store) -> None:
+    gpu = Policy(placement=Placement(("gpu",)))
+    await store.nodes.register_node("executor", "plain", 60, FACTS)
+    run_id = await made(store, 9, policy=gpu)
+    for place in range(3):
+        await made(store, place)
+    await made(store, 4, policy=gpu)
+
+    snapshot = await look(store, run_id)
+
+    assert (snapshot.needs, snapshot.demands.labels) == ("number", ("gpu",))
+    assert explain(snapshot).summary == "needs label gpu: no live executor"
+    assert snapshot.competition.ahead == 0, "nobody has slots for it"
+
+    await store.nodes.register_node("executor", "strong", 60, {**FACTS, "labels": ["gpu"]})
+    snapshot = await look(store, run_id)
+
+    assert [(executor.name, executor.fits(snapshot)) for executor in snapshot.executors] == [
+        ("plain", False), ("strong", True),
+    ]  # fmt: skip
+    assert snapshot.competition.ahead == 4, "the strong one takes plain runs too"
+    assert explain(snapshot).summary == "waits for a free slot: the executor that offers it is full: 3 of 3 slots"
+    assert (await look(store, await made(store, 5))).competition.ahead == 4, "one with labels competes with plain ones"
 
 
 async def test_a_run_of_another_namespace_and_one_that_never_was_are_not_seen(store: Store) -> None:

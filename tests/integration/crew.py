@@ -124,6 +124,7 @@ class Executor:
         function: Callable[[Task], Awaitable[Outcome]],
         slots: int = 100,
         clock: DatabaseClock | None = None,
+        labels: Sequence[str] = (),
     ) -> None:
         self.store = store
         self.kind = FunctionKind(function)
@@ -142,7 +143,7 @@ class Executor:
             lambda: self.membership.node_id,
             self.clock,
             self.attempts.start,
-            ExecutorSettings(claim_max=70),
+            ExecutorSettings(claim_max=70, labels=tuple(labels)),
         )
         self.receiver.thorough = ThoroughLooks(lambda: 1000.0)
 

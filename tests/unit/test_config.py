@@ -253,6 +253,8 @@ def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_left_alon
         ("executor.queues", '"a,b"'),
         ("executor.queues", "[1]"),
         ("executor.queues", "[]"),
+        ("executor.labels", '["gpu", "zone="]'),
+        ("executor.labels", '"gpu"'),
         ("api.token_cache_seconds", "6"),
         ("log.json", '"yes"'),
         ("log.level", '"loud"'),

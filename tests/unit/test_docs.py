@@ -37,7 +37,7 @@ from hourhand.model.templates import TEMPLATE_WORDS
 from hourhand.operations.backfill_requests import StartBackfillRequest
 from hourhand.operations.calendars import CalendarRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
-from hourhand.operations.requests import CatchUpRequest, JobRequest, RetryRequest
+from hourhand.operations.requests import CatchUpRequest, JobRequest, PlacementRequest, RetryRequest
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = sorted((ROOT / "docs").rglob("*.md"))
@@ -84,6 +84,7 @@ def first_words(page: Path, title: str) -> list[str]:
         ("reasons", [reason.value for reason in states.Reason]),
         ("fields of JobRequest", [*JobRequest.__struct_fields__]),
         ("fields of RetryRequest", [*RetryRequest.__struct_fields__]),
+        ("fields of PlacementRequest", [*PlacementRequest.__struct_fields__]),
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
         ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
         ("template words", [f"{{{{{word}}}}}" for word in TEMPLATE_WORDS]),

@@ -21,7 +21,7 @@ from hourhand.model.warnings import timing_warnings
 from hourhand.operations.definition import spreading_fields
 from hourhand.operations.pauses import PauseStatus, pause_status
 from hourhand.operations.policy import policy_fields
-from hourhand.operations.requests import Changed, LogPage
+from hourhand.operations.requests import Changed, LogPage, PlacementRequest
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FAILED = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
@@ -69,6 +69,7 @@ class JobView(msgspec.Struct, kw_only=True):
     at_most_once: bool
     on_disconnect: str
     pause_after_failures: int | None
+    placement: PlacementRequest | None
     labels: dict[str, str]
     description: str
     owner: str
@@ -257,7 +258,7 @@ def job_view(job: Job) -> JobView:
         created_at=job.created_at,
         created_by=job.created_by,
         updated_at=job.updated_at,
-        **(_NOTHING_MORE if _is_plain(timing) else _of_timing(timing)),
+        **(_NOTHING_MORE if _is_plain(timing) and not job.warnings else _of_timing(timing, job.warnings)),
     )
 
 
@@ -269,8 +270,8 @@ def _is_plain(timing: Timing) -> bool:
     return timing.zone == "UTC" and len(timing.schedules) == 1 and not timing.schedules[0].recurring
 
 
-def _of_timing(timing: Timing) -> dict[str, Any]:
-    return {**spreading_fields(timing), "warnings": timing_warnings(timing) or UNSET}
+def _of_timing(timing: Timing, warnings: Sequence[str]) -> dict[str, Any]:
+    return {**spreading_fields(timing), "warnings": [*timing_warnings(timing), *warnings] or UNSET}
 
 
 def _promises(definition: JobDefinition) -> dict[str, Any]:

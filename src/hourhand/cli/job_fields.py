@@ -71,6 +71,7 @@ _OPTIONS: Final = (
     click.option("--at-most-once/--no-at-most-once", default=None, help="Rather not run than run twice."),
     click.option("--on-disconnect", metavar="WORD", help="continue or kill: when its executor loses the database."),
     click.option("--pause-after-failures", metavar="N", help="So many failed runs in a row pause the job."),
+    click.option("--on", "on_labels", metavar="LABEL", multiple=True, help="Only on executors with it: gpu, zone=eu."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
     click.option("--description", metavar="TEXT"),
     click.option("--owner", metavar="NAME"),
@@ -131,6 +132,7 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
         "payload": _payload(ctx, given),
         "priority": _priority(given["priority"]),
         "labels": parse_labels(given["labels"]) or None,
+        "placement": _placement(given),
         "retry": _retry(given) or None,
         "catchup": _catchup(given) or None,
         **{name: given[name] for name in _AS_THEY_ARE},
@@ -282,6 +284,12 @@ def _payload(ctx: click.Context, given: Mapping[str, Any]) -> dict[str, Any] | N
 def _retry(given: Mapping[str, Any]) -> dict[str, list[int | str]]:
     chosen = {"on": _failures(given["retry_on"]), "never_on": _failures(given["never_retry_on"])}
     return {name: failures for name, failures in chosen.items() if failures}
+
+
+def _placement(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    if not given["on_labels"]:
+        return None
+    return {"labels": None if given["on_labels"] == (_NONE,) else list(given["on_labels"])}
 
 
 def _catchup(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hourhand.client import Client, JobView
     from hourhand.client.views import CreatedJobView
 
-_PARTS = {"retry", "catchup"}
+_PARTS = {"retry", "catchup", "placement"}
 """Fields of which options change one part."""
 
 

@@ -1,7 +1,7 @@
 """Tables and details for people. Imported only when something is to be drawn."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -96,6 +96,7 @@ def job_details(job: JobView) -> None:
             ("key", job.concurrency_key and f"{job.concurrency_key}, {job.concurrency_limit or 1} at once"),
             ("rate", job.rate_limit),
             ("auto-pause", job.pause_after_failures and f"after {job.pause_after_failures} failed runs in a row"),
+            ("placement", job.placement and _placement_text(job.placement)),
             ("at most once", "yes" if job.at_most_once else None),
             ("on disconnect", None if job.on_disconnect == "continue" else job.on_disconnect),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
@@ -106,6 +107,10 @@ def job_details(job: JobView) -> None:
             ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
         ]
     )
+
+
+def _placement_text(placement: Mapping[str, Any]) -> str:
+    return f"executors with {', '.join(placement['labels'])}" if placement.get("labels") else ""
 
 
 def _pause_words(pause: PauseView) -> str:
@@ -224,6 +229,9 @@ def node_table(nodes: Sequence[NodeDetailView]) -> None:
         Column("STARTED", 120, "time"),
         Column("VERSION", 140),
     ]
+    with_labels = any(node.labels for node in nodes)
+    if with_labels:  # told only when there is something to tell
+        columns.append(Column("LABELS"))
     rows = [
         (
             node.name,
@@ -237,6 +245,7 @@ def node_table(nodes: Sequence[NodeDetailView]) -> None:
             _lease(node.lease_seconds_left) if node.is_present else None,
             node.started_at,
             node.facts.get("version"),
+            *([", ".join(node.labels)] if with_labels else []),
         )
         for node in nodes
     ]
@@ -250,6 +259,7 @@ def node_details(node: NodeDetailView) -> None:
             ("role", node.role + (", leads" if node.leader else "")),
             ("state", node.state + (f" (told to {node.orders})" if node.orders != "work" else "")),
             ("slots", f"{node.slots_used} of {node.slots_total} used" if node.slots_total else None),
+            ("labels", ", ".join(node.labels)),
             ("shards", node.shards or None),
             ("started", local_time(node.started_at)),
             ("ended", node.ended_at and local_time(node.ended_at)),

@@ -105,6 +105,7 @@ class JobView(msgspec.Struct, kw_only=True):
     at_most_once: bool = False
     on_disconnect: str | None = None
     pause_after_failures: int | None = None
+    placement: dict[str, Any] | None = None
     labels: dict[str, str] = {}
     description: str | None = None
     owner: str | None = None
@@ -310,6 +311,7 @@ class NodeDetailView(msgspec.Struct, kw_only=True):
     lease_seconds_left: float | None = None
     slots_used: int = 0
     slots_total: int = 0
+    labels: list[str] = []
     shards: int = 0
     facts: dict[str, Any] = {}
 

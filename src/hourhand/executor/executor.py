@@ -137,6 +137,7 @@ class Executor:
         return {
             "pid": os.getpid(),
             "queues": list(self._settings.queues),
+            "labels": list(self._settings.labels),
             "slots": self.capacity.facts(),
             "offers": self._offered,
             "late_outcomes": self.recorder.late_outcomes,

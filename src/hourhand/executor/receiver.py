@@ -15,6 +15,8 @@ from typing import Final, Protocol
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.wishes import Sharing, by_urgency, in_turn
+from hourhand.model.demands import NO_DEMANDS
+from hourhand.model.placement import missing_labels
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish
@@ -87,6 +89,8 @@ class Receiver:
             lane_id: lane
             for lane_id, lane in (await self._names.lanes()).items()
             if lane.needs in self._offers and not lane.held and (lane.queue in queues or "*" in queues)
+            # Labels are asked for last: hardly a lane demands any.
+            if lane.demands is NO_DEMANDS or not missing_labels(lane.demands.labels, self._settings.labels)
         }
         if before != set(self.lanes):
             self._heads = {}  # the next look is at all of them

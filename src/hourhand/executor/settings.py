@@ -8,6 +8,8 @@ from pathlib import Path
 class ExecutorSettings:
     queues: tuple[str, ...] = ("default",)
     """The queues this executor takes runs from. `*` means every queue."""
+    labels: tuple[str, ...] = ()
+    """What this executor has: `gpu`, `zone=eu`. Jobs may ask for an executor with certain labels."""
     slots_inline: int = 8000
     """Attempts that may run at once inside the executor: async Python handlers and HTTP calls."""
     slots_process: int = 32

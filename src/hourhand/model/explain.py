@@ -3,79 +3,29 @@
 A pure function from a snapshot to an explanation.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Final
-from uuid import UUID
 
-from hourhand.model.durations import format_duration
 from hourhand.model.ends import end_of
+from hourhand.model.explain_executors import look_at_executors, look_at_labels, look_at_slots
+from hourhand.model.findings import (
+    Explanation,
+    Finding,
+    GateName,
+    Passage,
+    held,
+    opened,
+    tell_ago,
+    tell_span,
+    tell_time,
+    tell_wait,
+)
 from hourhand.model.gates import next_start
-from hourhand.model.node_state import NodeState
 from hourhand.model.policy import Rate, format_rate
-from hourhand.model.snapshot import AHEAD_MAX, Executor, GateFacts, Snapshot
+from hourhand.model.snapshot import AHEAD_MAX, GateFacts, Snapshot
 from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
 
-_SECOND: Final = timedelta(seconds=1)
-
-
-class GateName(StrEnum):
-    """The order is the order in which a run passes them."""
-
-    JOB = "job"
-    DUE = "due"
-    RETRY = "retry"
-    OVERLAP = "overlap"
-    QUEUE = "queue"
-    EXECUTOR = "executor"
-    SLOT = "slot"
-    RATE = "rate"
-    LIMIT = "limit"
-    SHARE = "share"
-    PRIORITY = "priority"
-    CLAIMED = "claimed"
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    ENDED = "ended"
-
-
-# --- what is told -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One gate, and whether the run may pass it now."""
-
-    gate: GateName
-    passed: bool
-    detail: str
-    until: datetime | None = None
-    """When it opens, where that is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    run_id: UUID
-    job_id: UUID
-    job_name: str
-    status: str
-    summary: str
-    gates: Sequence[Passage]
-    advice: str | None = None
-    expires_at: datetime | None = None
-    """When it is given up, if it has not started by then."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    passage: Passage
-    summary: str = ""
-    """What to say when this is what holds the run."""
-    advice: str | None = None
-    gate_id: int | None = None
+__all__ = ["Explanation", "GateName", "Passage", "explain"]
 
 
 def explain(s: Snapshot) -> Explanation:
@@ -92,7 +42,7 @@ def explain(s: Snapshot) -> Explanation:
     return _explanation(s, summary, [finding.passage for finding in findings], advice)
 
 
-def _holding(s: Snapshot, findings: Sequence[_Finding]) -> _Finding | None:
+def _holding(s: Snapshot, findings: Sequence[Finding]) -> Finding | None:
     """What the run waits on, if it was told to wait; else the first gate it cannot pass."""
     closed = [finding for finding in findings if not finding.passage.passed]
     named = (finding for finding in closed if finding.gate_id is not None and finding.gate_id == s.waits_on)
@@ -102,39 +52,40 @@ def _holding(s: Snapshot, findings: Sequence[_Finding]) -> _Finding | None:
 # --- runs that wait ---------------------------------------------------------------------------------------
 
 
-def _look_at_job(s: Snapshot) -> list[_Finding]:
+def _look_at_job(s: Snapshot) -> list[Finding]:
     match s.job_state:
         case JobState.CANCELLED:
-            return [_held(GateName.JOB, "the job is cancelled", "its job is cancelled: it will not start")]
+            return [held(GateName.JOB, "the job is cancelled", "its job is cancelled: it will not start")]
         case JobState.PAUSED:
             by = f" by {s.paused_by}" if s.paused_by else ""
-            since = f" since {_at(s.paused_at)}" if s.paused_at else ""
-            until = f" until {_at(s.pause_until)}" if s.pause_until else ""
+            since = f" since {tell_time(s.paused_at)}" if s.paused_at else ""
+            until = f" until {tell_time(s.pause_until)}" if s.pause_until else ""
             why = f" ({s.pause_reason})" if s.pause_reason else ""
             paused = f"the job is paused{by}{since}{until}{why}"
-            return [_open(GateName.JOB, f"{paused}, which does not hold back runs that are made already")]
+            return [opened(GateName.JOB, f"{paused}, which does not hold back runs that are made already")]
         case _ if s.held_by:
-            held = "; ".join(s.held_by)
-            return [_open(GateName.JOB, f"{held}, which does not hold back runs that are made already")]
+            pauses = "; ".join(s.held_by)
+            return [opened(GateName.JOB, f"{pauses}, which does not hold back runs that are made already")]
         case _:
-            return [_open(GateName.JOB, "the job is active")]
+            return [opened(GateName.JOB, "the job is active")]
 
 
-def _look_at_time(s: Snapshot) -> list[_Finding]:
+def _look_at_time(s: Snapshot) -> list[Finding]:
     waits = s.ready_at > s.now
     if waits and not s.attempt and not _waits_for_rate(s):
-        when = f"due at {_at(s.ready_at)}, {_in(s, s.ready_at)}"
+        when = f"due at {tell_time(s.ready_at)}, {tell_wait(s, s.ready_at)}"
         if s.ready_at > s.scheduled_for:
-            when = f"due at {_at(s.scheduled_for)} and starts by its jitter at {_at(s.ready_at)}, {_in(s, s.ready_at)}"
-        return [_held(GateName.DUE, when, f"is {when}", s.ready_at)]
-    findings = [_open(GateName.DUE, f"was due at {_at(s.scheduled_for)}, {_ago(s, s.scheduled_for)}")]
+            starts = f"starts by its jitter at {tell_time(s.ready_at)}, {tell_wait(s, s.ready_at)}"
+            when = f"due at {tell_time(s.scheduled_for)} and {starts}"
+        return [held(GateName.DUE, when, f"is {when}", s.ready_at)]
+    findings = [opened(GateName.DUE, f"was due at {tell_time(s.scheduled_for)}, {tell_ago(s, s.scheduled_for)}")]
     if s.attempt and waits and not _waits_for_rate(s):
         why = f" ({s.reason})" if s.reason else ""
-        detail = f"back-off after attempt {s.attempt}{why} until {_at(s.ready_at)}, {_in(s, s.ready_at)}"
-        summary = f"waits for its next attempt until {_at(s.ready_at)}, {_in(s, s.ready_at)}"
-        findings.append(_held(GateName.RETRY, detail, summary, s.ready_at))
+        detail = f"back-off after attempt {s.attempt}{why} until {tell_time(s.ready_at)}, {tell_wait(s, s.ready_at)}"
+        summary = f"waits for its next attempt until {tell_time(s.ready_at)}, {tell_wait(s, s.ready_at)}"
+        findings.append(held(GateName.RETRY, detail, summary, s.ready_at))
     elif s.attempt:
-        findings.append(_open(GateName.RETRY, f"attempt {s.attempt + 1} may start"))
+        findings.append(opened(GateName.RETRY, f"attempt {s.attempt + 1} may start"))
     return findings
 
 
@@ -143,195 +94,112 @@ def _waits_for_rate(s: Snapshot) -> bool:
     return s.state is RunState.QUEUED and any(gate.rate and gate.gate_id == s.waits_on for gate in s.gates)
 
 
-def _look_at_overlap(s: Snapshot) -> list[_Finding]:
+def _look_at_overlap(s: Snapshot) -> list[Finding]:
     earlier = [sibling for sibling in s.siblings if sibling.run_id < s.run_id]
     if s.waits_on != 0 or s.state is not RunState.WAITING:
         return []
     if not earlier:
         detail = "the earlier run of its job has just ended: it is let go within a second"
-        return [_held(GateName.OVERLAP, detail, "waits for its turn, which comes within a second", gate_id=0)]
+        return [held(GateName.OVERLAP, detail, "waits for its turn, which comes within a second", gate_id=0)]
     first, more = earlier[0], len(earlier) - 1
-    since = f" since {_at(first.started_at)}" if first.started_at else ""
+    since = f" since {tell_time(first.started_at)}" if first.started_at else ""
     others = f", and {more} more" if more else ""
     detail = f"waits for run {first.run_id} of the same job ({first.state.word}{since}){others}"
     advice = "cancel the earlier run, or allow both: overlap = allow"
-    return [_held(GateName.OVERLAP, detail, "waits for an earlier run of its job", advice=advice, gate_id=0)]
+    return [held(GateName.OVERLAP, detail, "waits for an earlier run of its job", advice=advice, gate_id=0)]
 
 
-def _look_at_queue(s: Snapshot) -> list[_Finding]:
+def _look_at_queue(s: Snapshot) -> list[Finding]:
     if s.queue_paused_at is None:
-        return [_open(GateName.QUEUE, f"queue {s.queue} is not paused")]
+        return [opened(GateName.QUEUE, f"queue {s.queue} is not paused")]
     by = f" by {s.queue_paused_by}" if s.queue_paused_by else ""
     why = f": {s.queue_pause_reason}" if s.queue_pause_reason else ""
-    until = f" until {_at(s.queue_pause_until)}" if s.queue_pause_until else ""
-    detail = f"queue {s.queue} is paused since {_at(s.queue_paused_at)}{by}{until}{why}"
+    until = f" until {tell_time(s.queue_pause_until)}" if s.queue_pause_until else ""
+    detail = f"queue {s.queue} is paused since {tell_time(s.queue_paused_at)}{by}{until}{why}"
     summary = f"waits because queue {s.queue} is paused{until}{why}"
-    return [_held(GateName.QUEUE, detail, summary, s.queue_pause_until, f"hourhand queue resume {s.queue}")]
+    return [held(GateName.QUEUE, detail, summary, s.queue_pause_until, f"hourhand queue resume {s.queue}")]
 
 
-def _look_at_executors(s: Snapshot) -> list[_Finding]:
-    serving = [executor for executor in s.executors if executor.facts.serves(s.queue)]
-    offering = [executor for executor in serving if s.needs in executor.facts.offers]
-    if offering:
-        offer = "offers" if len(offering) == 1 else "offer"
-        return [_open(GateName.EXECUTOR, f"needs {s.needs}: {_counted(offering, 'executor')} of this queue {offer} it")]
-    waits = f"waits for an executor that offers {s.needs}"
-    if not s.executors:
-        detail = f"needs {s.needs}: no executor is alive"
-        advice = "start one: hourhand executor --database URL; hourhand up starts its own again by itself"
-        return [_held(GateName.EXECUTOR, detail, "waits for an executor: none is alive", advice=advice)]
-    if not serving:
-        serve = "serves" if len(s.executors) == 1 else "serve"
-        detail = f"no live executor serves queue {s.queue}; {_counted(s.executors, 'executor')} {serve} others"
-        summary = f"waits for an executor that serves queue {s.queue}"
-        advice = (
-            f"start one: hourhand executor --database URL --queue {s.queue}; "
-            f"or, with everything on one machine: HOURHAND_EXECUTOR_QUEUES='*' hourhand up"
-        )
-        return [_held(GateName.EXECUTOR, detail, summary, advice=advice)]
-    elsewhere = [executor for executor in s.executors if s.needs in executor.facts.offers]
-    hint = f"offered in other queues by {elsewhere[0].name}; " if elsewhere else _nearest(s.needs, serving)
-    detail = (
-        f"needs {s.needs}: no live executor offers it; {hint}{_counted(serving, 'executor')} "
-        f"{'serves' if len(serving) == 1 else 'serve'} this queue"
-    )
-    return [_held(GateName.EXECUTOR, detail, waits, advice="start an executor that has it, or correct the job")]
-
-
-def _nearest(needs: str, executors: Sequence[Executor]) -> str:
-    """Offers of the same kind whose names are much alike. What all of a kind begin with does not make them so."""
-    kind, _, name = needs.rpartition(":")
-    offered = {
-        need.rpartition(":")[2]: need
-        for executor in executors
-        for need in sorted(executor.facts.offers)
-        if need.rpartition(":")[0] == kind
-    }
-    close = difflib.get_close_matches(name, sorted(offered), n=2, cutoff=0.75)
-    return f"nearest: {', '.join(offered[each] for each in close)}; " if close else ""
-
-
-def _look_at_slots(s: Snapshot) -> list[_Finding]:
-    offering = [e for e in s.executors if e.facts.serves(s.queue) and s.needs in e.facts.offers]
-    if not offering:
-        return []
-    working = [executor for executor in offering if executor.state is NodeState.WORKING]
-    if not working:
-        states = sorted({executor.state.value for executor in offering})
-        who = (
-            "the executor that offers it is"
-            if len(offering) == 1
-            else f"all {len(offering)} executors that offer it are"
-        )
-        detail = f"{who} {' or '.join(states)}"
-        advice = f"hourhand node resume {offering[0].name}" if offering[0].state is not NodeState.LATE else None
-        return [_held(GateName.SLOT, detail, f"waits for an executor: {detail}", advice=advice)]
-    used = sum(executor.facts.slots_for(s.needs).used for executor in working)
-    total = sum(executor.facts.slots_for(s.needs).total for executor in working)
-    if used >= total:
-        who = (
-            "the executor that offers it is" if len(working) == 1 else f"all {len(working)} executors that offer it are"
-        )
-        detail = f"{who} full: {used} of {total} slots"
-        advice = "start another executor, or give this one more slots"
-        return [_held(GateName.SLOT, detail, f"waits for a free slot: {detail}", advice=advice)]
-    free = f"{total - used} of {total} slots are free on {_counted(working, 'executor')}"
-    troubles = [_trouble(s, executor) for executor in working]
-    if all(troubles):
-        told = "; ".join(filter(None, troubles))
-        return [_held(GateName.SLOT, f"{free}, but {told}", f"waits for an executor: {told}")]
-    return [_open(GateName.SLOT, free)]
-
-
-def _trouble(s: Snapshot, executor: Executor) -> str | None:
-    """Why somebody who is there and has room may take nothing all the same."""
-    silence = executor.silent_for(s.now)
-    if silence is not None:
-        return f"nothing was heard of {executor.name} for {_span(silence)}"
-    if executor.facts.late_loops:
-        return f"{executor.name} is late with its work ({', '.join(executor.facts.late_loops)})"
-    return None
-
-
-def _look_at_rates(s: Snapshot) -> list[_Finding]:
+def _look_at_rates(s: Snapshot) -> list[Finding]:
     return [_rate(s, gate, gate.rate) for gate in s.gates if gate.rate is not None]
 
 
-def _rate(s: Snapshot, gate: GateFacts, rate: Rate) -> _Finding:
+def _rate(s: Snapshot, gate: GateFacts, rate: Rate) -> Finding:
     told = f"{_label(s, gate)} may start {format_rate(rate)}"
     retimed = _waits_for_rate(s) and gate.gate_id == s.waits_on and s.ready_at > s.now
     opens = s.ready_at if retimed else next_start(rate, gate.starts, s.now)
     if opens <= s.now:
-        return _open(GateName.RATE, f"{told}: there is room for a start now")
-    when = f"next start at {_at(opens)}, {_in(s, opens)}"
+        return opened(GateName.RATE, f"{told}: there is room for a start now")
+    when = f"next start at {tell_time(opens)}, {tell_wait(s, opens)}"
     summary = f"waits for the rate limit of {_label(s, gate)}: {when}"
-    return _held(GateName.RATE, f"{told}: {when}", summary, opens, gate_id=gate.gate_id)
+    return held(GateName.RATE, f"{told}: {when}", summary, opens, gate_id=gate.gate_id)
 
 
-def _look_at_limits(s: Snapshot) -> list[_Finding]:
+def _look_at_limits(s: Snapshot) -> list[Finding]:
     return [_limit(s, gate, gate.capacity) for gate in s.gates if gate.capacity is not None]
 
 
-def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> _Finding:
+def _limit(s: Snapshot, gate: GateFacts, capacity: int) -> Finding:
     name = _limit_name(s, gate)
     told = f"{name}: {gate.taken} of {capacity} held"
     waits_here = s.state is RunState.WAITING and s.waits_on == gate.gate_id
     if gate.taken < capacity and not waits_here:
-        return _open(GateName.LIMIT, told)
+        return opened(GateName.LIMIT, told)
     if gate.taken < capacity:
         detail = f"{told}: one has just become free, and it is let go within a second"
     else:
         detail = told + _held_by(gate)
     article = "" if gate.kind == "key" else "the "
     line = f"; {_ahead(gate.ahead)} ahead of it" if gate.ahead and waits_here else ""
-    return _held(GateName.LIMIT, detail, f"waits for a slot of {article}{name}{line}", gate_id=gate.gate_id)
+    return held(GateName.LIMIT, detail, f"waits for a slot of {article}{name}{line}", gate_id=gate.gate_id)
 
 
 def _held_by(gate: GateFacts) -> str:
-    named = [f"run {h.run_id} (job {h.job_name}, since {_at(h.since)})" for h in gate.holders]
+    named = [f"run {h.run_id} (job {h.job_name}, since {tell_time(h.since)})" for h in gate.holders]
     more = gate.taken - len(named)
     if more > 0:
         named.append(f"{more} more")
     return f" by {', '.join(named)}" if named else ""
 
 
-def _look_at_others(s: Snapshot) -> list[_Finding]:
+def _look_at_others(s: Snapshot) -> list[Finding]:
     if s.state is RunState.WAITING:  # it does not compete for slots yet, but stands in the line of its gate
         return [_place_in_line(s, gate) for gate in s.gates if gate.gate_id == s.waits_on]
     competition = s.competition
-    full = any(not finding.passage.passed for finding in _look_at_slots(s))
+    full = any(not finding.passage.passed for finding in look_at_slots(s))
     findings = []
     if competition.weight_of_others:
         whole = competition.weight + competition.weight_of_others
         detail = (
             f"namespace {s.namespace} has {competition.weight} of {whole} parts among those that wait for these slots"
         )
-        findings.append(_Finding(Passage(GateName.SHARE, not full, detail), f"waits for its share: {detail}"))
+        findings.append(Finding(Passage(GateName.SHARE, not full, detail), f"waits for its share: {detail}"))
     if competition.ahead:
         detail = f"{_ahead(competition.ahead)} of higher or equal priority ahead of it"
-        findings.append(_Finding(Passage(GateName.PRIORITY, not full, detail), detail))
+        findings.append(Finding(Passage(GateName.PRIORITY, not full, detail), detail))
     else:
-        findings.append(_open(GateName.PRIORITY, f"priority {s.priority}: no run is ahead"))
+        findings.append(opened(GateName.PRIORITY, f"priority {s.priority}: no run is ahead"))
     return findings
 
 
-def _place_in_line(s: Snapshot, gate: GateFacts) -> _Finding:
+def _place_in_line(s: Snapshot, gate: GateFacts) -> Finding:
     place = f"{_ahead(gate.ahead)} ahead of it in the line" if gate.ahead else "it is the next in the line"
     detail = f"priority {s.priority}: {place} for the {_limit_name(s, gate)}"
-    return _Finding(Passage(GateName.PRIORITY, not gate.ahead, detail), detail)
+    return Finding(Passage(GateName.PRIORITY, not gate.ahead, detail), detail)
 
 
 def _ahead(count: int) -> str:
     return f"more than {AHEAD_MAX}" if count > AHEAD_MAX else str(count)
 
 
-_LOOKS: Final[Sequence[Callable[[Snapshot], list[_Finding]]]] = (
+_LOOKS: Final[Sequence[Callable[[Snapshot], list[Finding]]]] = (
     _look_at_job,
     _look_at_time,
     _look_at_overlap,
     _look_at_queue,
-    _look_at_executors,
-    _look_at_slots,
+    look_at_executors,
+    look_at_labels,
+    look_at_slots,
     _look_at_rates,
     _look_at_limits,
     _look_at_others,
@@ -342,7 +210,9 @@ _LOOKS: Final[Sequence[Callable[[Snapshot], list[_Finding]]]] = (
 
 
 def _executing(s: Snapshot) -> Explanation:
-    passages = [_open(GateName.DUE, f"was due at {_at(s.scheduled_for)}, {_ago(s, s.scheduled_for)}").passage]
+    passages = [
+        opened(GateName.DUE, f"was due at {tell_time(s.scheduled_for)}, {tell_ago(s, s.scheduled_for)}").passage
+    ]
     passages += [_limit_held(s, gate, gate.capacity) for gate in s.gates if gate.capacity is not None]
     name = s.executor.name if s.executor else "an executor"
     silent = _silence(s)
@@ -353,7 +223,7 @@ def _executing(s: Snapshot) -> Explanation:
             gate, summary = GateName.CANCELLING, f"cancel was asked for; {name} is ending attempt {s.attempt}"
         case _:
             gate = GateName.RUNNING
-            since = f" since {_at(s.started_at)}, for {_span(s.now - s.started_at)}" if s.started_at else ""
+            since = f" since {tell_time(s.started_at)}, for {tell_span(s.now - s.started_at)}" if s.started_at else ""
             summary = f"running on {name}{since}, attempt {s.attempt}"
     passages.append(Passage(gate, True, summary + silent))
     return _explanation(s, summary + silent, passages)
@@ -370,14 +240,14 @@ def _silence(s: Snapshot) -> str:
     if not s.executor.state.is_present:
         return f"; {s.executor.name} is {s.executor.state.value}, and the run is given to another in a moment"
     return (
-        f"; the lease of {s.executor.name} ran out {_ago(s, s.executor.lease_until)}: "
+        f"; the lease of {s.executor.name} ran out {tell_ago(s, s.executor.lease_until)}: "
         "if it stays silent the run is given to another"
     )
 
 
 def _ended(s: Snapshot) -> Explanation:
     end = end_of(s.state, s.reason)
-    when = f" at {_at(s.ended_at)}" if s.ended_at else ""
+    when = f" at {tell_time(s.ended_at)}" if s.ended_at else ""
     why = f" ({s.reason})" if s.reason and s.reason != s.state.word else ""
     meaning = "; ".join(filter(None, (end.meaning, _why_not_again(s))))
     means = f": {meaning}" if meaning else ""
@@ -425,21 +295,6 @@ def _explanation(s: Snapshot, summary: str, gates: Sequence[Passage], advice: st
     return Explanation(s.run_id, s.job_id, s.job_name, s.state.word, summary, gates, advice, expires_at)
 
 
-def _open(gate: GateName, detail: str) -> _Finding:
-    return _Finding(Passage(gate, True, detail))
-
-
-def _held(
-    gate: GateName,
-    detail: str,
-    summary: str,
-    until: datetime | None = None,
-    advice: str | None = None,
-    gate_id: int | None = None,
-) -> _Finding:
-    return _Finding(Passage(gate, False, detail, until), summary, advice, gate_id)
-
-
 def _limit_name(s: Snapshot, gate: GateFacts) -> str:
     return f"limit {gate.name}" if gate.kind == "key" else f"limit of {_label(s, gate)}"
 
@@ -452,23 +307,3 @@ def _label(s: Snapshot, gate: GateFacts) -> str:
             return f"namespace {s.namespace}"
         case kind:
             return f"{kind} {gate.name}"
-
-
-def _counted(found: Sequence[object], noun: str) -> str:
-    return f"{len(found)} {noun}" if len(found) == 1 else f"{len(found)} {noun}s"
-
-
-def _at(instant: datetime) -> str:
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _in(s: Snapshot, instant: datetime) -> str:
-    return f"in {_span(instant - s.now)}"
-
-
-def _ago(s: Snapshot, instant: datetime) -> str:
-    return f"{_span(s.now - instant)} ago" if instant <= s.now else _in(s, instant)
-
-
-def _span(length: timedelta) -> str:
-    return format_duration(timedelta(seconds=round(length.total_seconds()))) if length >= _SECOND else "less than 1s"

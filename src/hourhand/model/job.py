@@ -65,6 +65,8 @@ class Job:
     """What it was submitted with."""
     pauses: Sequence[Pause] = ()
     """Those that hold it now: its own, and those of its label, queue, namespace, cluster."""
+    warnings: Sequence[str] = ()
+    """What stands in the way of its runs as the cluster is now; looked for only where it asks for something special."""
 
 
 _SLUG_BREAK = re.compile(r"[^a-z0-9.]+")

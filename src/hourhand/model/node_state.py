@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from hourhand.model.node import Orders
+from hourhand.model.placement import missing_labels
 
 
 class NodeState(StrEnum):
@@ -44,6 +45,7 @@ class NodeFacts:
     """Every need it fills, and the room that it takes."""
     slots: Mapping[str, Slots] = field(default_factory=dict)
     """By room."""
+    labels: Sequence[str] = ()
     lease_seconds: float | None = None
     obeys: Orders = Orders.WORK
     """The orders it had heard of by then."""
@@ -62,6 +64,10 @@ class NodeFacts:
     def serves(self, queue: str) -> bool:
         return queue in self.queues or "*" in self.queues
 
+    def may_take(self, queue: str, need: str, labels: Sequence[str]) -> bool:
+        """Whether runs of this sort are for it, whether or not there is room now."""
+        return self.serves(queue) and need in self.offers and not missing_labels(labels, self.labels)
+
 
 def read_facts(facts: Mapping[str, Any]) -> NodeFacts:
     """Whatever is missing or of another shape is as if not said."""
@@ -71,6 +77,7 @@ def read_facts(facts: Mapping[str, Any]) -> NodeFacts:
         slots={
             room: Slots(_number(said, "used"), _number(said, "slots")) for room, said in _members(facts.get("slots"))
         },
+        labels=tuple(_words(facts.get("labels"))),
         lease_seconds=facts["lease_seconds"] if isinstance(facts.get("lease_seconds"), int | float) else None,
         obeys=Orders(facts["orders"]) if facts.get("orders") in list(Orders) else Orders.WORK,
         late_loops=tuple(_words(facts.get("late_loops"))),

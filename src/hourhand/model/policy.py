@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.model.durations import DurationFault, format_duration, parse_duration
+from hourhand.model.placement import Placement
 from hourhand.model.resources import Resources
 
 
@@ -74,6 +75,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """So many failed runs in a row pause the job."""
     template_zone: str | None = None
     """The payload names the time that a run stands for; local forms of it are in this zone. None: it names none."""
+    placement: Placement | None = None
+    """Which executors may take its runs. None: any that has its kind."""
     resources: Resources | None = None
     """What each attempt takes of its executor."""
 

@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.gates import Starts
 from hourhand.model.node_state import NodeFacts, NodeState
+from hourhand.model.placement import missing_labels
 from hourhand.model.policy import Rate
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import JobState, RunState
@@ -34,6 +36,13 @@ class Executor:
         lease = timedelta(seconds=self.facts.lease_seconds)
         silence = lease - (self.lease_until - now)
         return silence if silence > lease / 2 else None
+
+    def has_labels(self, s: "Snapshot") -> bool:
+        return not missing_labels(s.demands.labels, self.facts.labels)
+
+    def fits(self, s: "Snapshot") -> bool:
+        """Whether it is one that may take the run, whether or not it can now."""
+        return self.facts.may_take(s.queue, s.needs, s.demands.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,7 @@ class Snapshot:
     priority: int = 5
     queue: str = ""
     needs: str = ""
+    demands: Demands = NO_DEMANDS
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None

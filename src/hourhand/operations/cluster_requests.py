@@ -25,6 +25,8 @@ class NodeDetail(msgspec.Struct, frozen=True, kw_only=True):
     """None when it has ended."""
     slots_used: int
     slots_total: int
+    labels: list[str]
+    """What an executor has, by its configuration."""
     shards: int
     facts: dict[str, Any]
     """What it says of itself. Empty for callers that are bound to one namespace."""

@@ -33,6 +33,7 @@ from hourhand.operations.definition import (
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
+from hourhand.operations.placement import placement_warnings
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -50,7 +51,7 @@ from hourhand.operations.unique_keys import repeated_unique_keys, unique_key_of
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
-from hourhand.ports.stores import JobStore, NewJob, RunStore
+from hourhand.ports.stores import JobStore, NewJob, NodeRow, RunStore
 from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionStore
 
 SLICE = 500
@@ -72,6 +73,10 @@ class Ids(Protocol):
     def new_id(self, now: datetime) -> UUID: ...
 
 
+class PresentNodes(Protocol):
+    async def present_nodes(self) -> list[NodeRow]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
     horizon_seconds: float = 2.0
@@ -90,6 +95,7 @@ class JobOperations:
         bus: EventBus,
         settings: SubmitSettings,
         calendars: CalendarStore | None = None,
+        nodes: PresentNodes | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -102,6 +108,7 @@ class JobOperations:
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
         self._calendars = calendars
+        self._nodes = nodes
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
@@ -127,7 +134,9 @@ class JobOperations:
             new.job_id, caller.namespace, new.definition, 1, JobState.SCHEDULED, upcoming, new.created_at, caller.name,
             new.created_at, unique_key=request.unique_key,
         )  # fmt: skip
-        return Submitted((await self._around_calendars(caller, [job]))[0] if request.calendars else job)
+        if request.calendars:
+            [job] = await self._around_calendars(caller, [job])
+        return Submitted(job if request.placement is None else await self._with_warnings(job))
 
     async def create_many(
         self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
@@ -191,7 +200,13 @@ class JobOperations:
         job = await self._reads.get((caller.namespace_id, job_id))
         if job is None:
             raise NotFound("job", job_id)
-        return (await self._around_calendars(caller, [job]))[0] if job.definition.timing.calendars else job
+        if job.definition.timing.calendars:
+            [job] = await self._around_calendars(caller, [job])
+        return job if job.definition.policy.placement is None else await self._with_warnings(job)
+
+    async def _with_warnings(self, job: Job) -> Job:
+        nodes = [] if self._nodes is None else await self._nodes.present_nodes()
+        return replace(job, warnings=placement_warnings(job.definition, nodes))
 
     async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}

@@ -96,6 +96,7 @@ def _detail(row: NodeInFull, caller: Caller) -> NodeDetail:
         lease_seconds_left=max(left, 0.0) if present else None,
         slots_used=slots.used if present else 0,
         slots_total=slots.total if present else 0,
+        labels=list(facts.labels),
         shards=row.shards,
         facts=dict(row.facts) if caller.cluster_wide else {},
     )

@@ -21,6 +21,7 @@ from hourhand.model.policy import (
     format_rate,
     parse_rate,
 )
+from hourhand.operations.placement import define_placement, placement_request
 from hourhand.operations.requests import JobRequest
 
 LIMIT_MAX: Final = 100_000
@@ -28,7 +29,7 @@ FAILURES_MAX: Final = 1000
 _WAIT_MAX: Final = timedelta(days=366)
 _WORDS: Final = (
     "overlap", "overlap_max", "on_next_due", "max_concurrency", "concurrency_key", "concurrency_limit", "rate_limit",
-    "queue_timeout", "deadline", "at_most_once", "on_disconnect", "pause_after_failures",
+    "queue_timeout", "deadline", "at_most_once", "on_disconnect", "pause_after_failures", "placement",
 )  # fmt: skip
 _DISCONNECT: Final = {"continue": False, "kill": True}
 Refuse = Callable[[Fault], None]
@@ -60,6 +61,7 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
         at_most_once=at_most_once,
         kill_on_disconnect=_kill_on_disconnect(request.on_disconnect, refuse),
         pause_after_failures=_failures(request.pause_after_failures, refuse),
+        placement=define_placement(request.placement, refuse),
     )
 
 
@@ -81,6 +83,7 @@ def policy_fields(policy: Policy) -> dict[str, Any]:
         "at_most_once": policy.at_most_once or None,
         "on_disconnect": "kill" if policy.kill_on_disconnect else None,
         "pause_after_failures": policy.pause_after_failures,
+        "placement": placement_request(policy.placement),
     }
 
 

@@ -35,6 +35,13 @@ class CatchUpRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, o
     max_runs: int | None = None
 
 
+class PlacementRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which executors may take the job's runs."""
+
+    labels: list[str] | None = None
+    """All of them must be there: "gpu", "zone=eu"."""
+
+
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A new job. `schedule` is absent or "now", {"at": …}, {"cron": …}, {"every": …}, {"rrule": …}, {"daily": …}, …,
     or a list of those."""
@@ -72,6 +79,7 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     at_most_once: bool | None = None
     on_disconnect: str | None = None
     pause_after_failures: int | None = None
+    placement: PlacementRequest | None = None
     labels: dict[str, str] | None = None
     description: str | None = None
     owner: str | None = None
@@ -114,6 +122,7 @@ class JobPatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     at_most_once: bool | UnsetType | None = UNSET
     on_disconnect: str | UnsetType | None = UNSET
     pause_after_failures: int | UnsetType | None = UNSET
+    placement: PlacementRequest | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType = UNSET
     description: str | UnsetType = UNSET
     owner: str | UnsetType = UNSET

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange
+from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import UniqueKey
 from hourhand.model.node import Orders, Renewal
@@ -160,6 +161,8 @@ class Lane(msgspec.Struct, frozen=True):
     """Its queue is paused."""
     weight: int = 1
     """Its namespace's share among others."""
+    demands: Demands = NO_DEMANDS
+    """What its runs demand of an executor beyond what they need."""
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -6,9 +6,11 @@ from uuid import UUID
 
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
+from hourhand.model.demands import read_lane_text
 from hourhand.model.gates import Starts
 from hourhand.model.node import Orders
-from hourhand.model.node_state import node_state, read_facts
+from hourhand.model.node_state import NodeFacts, node_state, read_facts
+from hourhand.model.placement import missing_labels
 from hourhand.model.policy import Rate, policy_from_json
 from hourhand.model.retry import retry_from_json
 from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts, Holder, Sibling, Snapshot
@@ -99,18 +101,14 @@ class Explain:
         return [Sibling(row["run_id"], RunState(row["state"]), row["scheduled_for"], row["started_at"]) for row in rows]
 
     async def _competition(self, db: Connection, namespace_id: int, snapshot: Snapshot) -> Competition:
-        able = [
-            executor.facts
-            for executor in snapshot.executors
-            if snapshot.needs in executor.facts.offers and executor.facts.serves(snapshot.queue)
-        ]
+        able = [executor.facts for executor in snapshot.executors if executor.fits(snapshot)]
         rooms = {facts.offers[snapshot.needs] for facts in able}
+        lanes = await self._fetch(db, "explain_lanes")
         [row] = await self._fetch(
             db,
             "explain_competition",
             namespace_id=namespace_id,
-            needs=sorted({need for facts in able for need, room in facts.offers.items() if room in rooms}),
-            queues=sorted({queue for facts in able for queue in facts.queues}),
+            lanes=[lane["lane_id"] for lane in lanes if any(_wants(lane, facts, rooms) for facts in able)],
             priority=snapshot.priority,
             ready_at=snapshot.ready_at,
             now=snapshot.now,
@@ -122,7 +120,15 @@ class Explain:
         return await self._database.fetch_on(db, self._queries[query], **values)
 
 
+def _wants(lane: Record, facts: NodeFacts, rooms: set[str]) -> bool:
+    """Whether runs of a lane take places in these rooms of an executor."""
+    need, demands = read_lane_text(lane["needs"])
+    takes = facts.serves(lane["queue"]) and facts.offers.get(need) in rooms
+    return takes and not missing_labels(demands.labels, facts.labels)
+
+
 def _snapshot(row: Record, namespace: str) -> Snapshot:
+    need, demands = read_lane_text(row["needs"])
     return Snapshot(
         now=row["now"],
         run_id=row["run_id"],
@@ -135,7 +141,8 @@ def _snapshot(row: Record, namespace: str) -> Snapshot:
         attempt=row["attempt"],
         priority=row["priority"],
         queue=row["queue"],
-        needs=row["needs"],
+        needs=need,
+        demands=demands,
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         reason=row["reason"],

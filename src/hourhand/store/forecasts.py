@@ -6,6 +6,7 @@ from uuid import UUID
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
+from hourhand.model.demands import need_of
 from hourhand.ports.forecast_stores import ForecastJob
 from hourhand.ports.stores import NEVER
 from hourhand.store.timing_facts import TimingFacts
@@ -40,7 +41,7 @@ class Forecasts:
                 row["job_id"],
                 row["next_fire"],
                 row["timing"],
-                row["needs"],
+                need_of(row["needs"]),
                 row["name"],
                 rules.get(row["job_id"], {}),
                 row["paused_until"],

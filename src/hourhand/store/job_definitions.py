@@ -3,6 +3,7 @@
 from typing import Any
 
 from hourhand.database.connections import Record
+from hourhand.model.demands import need_of
 from hourhand.model.job import JobDefinition
 from hourhand.model.policy import policy_from_json, policy_to_json
 from hourhand.model.retry import retry_from_json, retry_to_json
@@ -31,7 +32,7 @@ def definition_of(row: Record) -> JobDefinition:
         kind=row["kind"],
         payload=from_json(row["payload"]),
         timing=timing,
-        needs=row["needs"],
+        needs=need_of(row["needs"]),
         queue=row["queue"],
         priority=row["priority"],
         retry=retry_from_json(row["max_retries"], from_json(row["retry"])),

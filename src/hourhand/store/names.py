@@ -4,15 +4,20 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
+from hourhand.model.demands import lane_text, read_lane_text
 from hourhand.model.job import JobDefinition
+from hourhand.model.policy import ORDINARY
 from hourhand.ports.stores import Lane
 
 LaneKey = tuple[int, str, str, bool]
-"""Namespace, queue, need, and whether its runs have gates of their own."""
+"""Namespace, queue, what an executor must offer and have, and whether its runs have gates of their own."""
 
 
 def lane_key(namespace_id: int, definition: JobDefinition) -> LaneKey:
-    return namespace_id, definition.queue, definition.needs, definition.policy.gated
+    policy = definition.policy
+    if policy is ORDINARY:
+        return namespace_id, definition.queue, definition.needs, False
+    return namespace_id, definition.queue, lane_text(definition.needs, policy), policy.gated
 
 
 class Names:
@@ -52,9 +57,10 @@ class Names:
         rows = await self._database.fetch(self._queries["list_lanes"])
         self._lanes = {
             row["lane_id"]: Lane(
-                row["namespace_id"], row["queue"], row["needs"], row["careful"], row["held"], row["weight"]
+                row["namespace_id"], row["queue"], need, row["careful"], row["held"], row["weight"], demands
             )
             for row in rows
+            for need, demands in (read_lane_text(row["needs"]),)
         }
         return self._lanes
 

@@ -62,6 +62,7 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
         "at_most_once": False,
         "on_disconnect": "continue",
         "pause_after_failures": None,
+        "placement": None,
         "labels": {},
         "description": "",
         "owner": "tester",

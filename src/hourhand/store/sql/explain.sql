@@ -88,12 +88,15 @@ SELECT node_id, name, orders, facts, lease_until, ended_at
  WHERE (role = 'executor' AND ended_at IS NULL) OR node_id = @executor_id::int
  ORDER BY node_id;
 
+-- name: explain_lanes
+-- What executors may be taking: everything but what is in queues that are paused.
+SELECT lane_id, queue, needs FROM hourhand.lanes WHERE NOT held;
+
 -- name: explain_competition
 -- Who else wants the slots of the executors that could take a run: how many of its namespace are taken before it, and
 -- the weight of all other namespaces that have something to run there now.
 WITH rivals AS MATERIALIZED (
-    SELECT lane_id, namespace_id FROM hourhand.lanes
-     WHERE needs = ANY (@needs::text[]) AND (queue = ANY (@queues::text[]) OR '*' = ANY (@queues)) AND NOT held
+    SELECT lane_id, namespace_id FROM hourhand.lanes WHERE lane_id = ANY (@lanes::int[])
 ), ahead AS (
     SELECT FROM rivals x
      CROSS JOIN LATERAL (

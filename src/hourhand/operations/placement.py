@@ -1,0 +1,47 @@
+"""Where a job's runs may go: from the caller's words to what is stored, and back."""
+
+from collections.abc import Callable, Sequence
+
+from hourhand.model.demands import demands_of
+from hourhand.model.errors import Fault
+from hourhand.model.job import JobDefinition
+from hourhand.model.node_state import read_facts
+from hourhand.model.placement import LABEL_RULE, LABELS_MAX, Placement, is_label, sorted_labels, tell_labels
+from hourhand.operations.requests import PlacementRequest
+from hourhand.ports.stores import NodeRow
+
+Refuse = Callable[[Fault], None]
+
+
+def define_placement(given: PlacementRequest | None, refuse: Refuse) -> Placement | None:
+    """None where any executor will do."""
+    if given is None:
+        return None
+    placement = Placement(_labels(given.labels or (), refuse))
+    return None if placement == Placement() else placement
+
+
+def placement_request(placement: Placement | None) -> PlacementRequest | None:
+    """In the caller's words."""
+    return None if placement is None else PlacementRequest(labels=list(placement.labels) or None)
+
+
+def _labels(given: Sequence[str], refuse: Refuse) -> tuple[str, ...]:
+    if len(given) > LABELS_MAX:
+        refuse(Fault("/placement/labels", "invalid-labels", f"at most {LABELS_MAX} labels can be asked for"))
+    for place, label in enumerate(given[:LABELS_MAX]):
+        if not is_label(label):
+            refuse(Fault(f"/placement/labels/{place}", "invalid-labels", LABEL_RULE))
+    return sorted_labels(given)
+
+
+def placement_warnings(definition: JobDefinition, nodes: Sequence[NodeRow]) -> list[str]:
+    """What a person should know who places a job, given who is there. Sentences that begin with a stable word."""
+    labels = demands_of(definition.policy).labels
+    if not labels:
+        return []
+    facts = [read_facts(node.facts) for node in nodes if node.role == "executor"]
+    if any(each.may_take(definition.queue, definition.needs, labels) for each in facts):
+        return []
+    where = f"no live executor of queue {definition.queue} with {definition.needs} has {tell_labels(labels)}"
+    return [f"no-matching-executor: {where}; its runs wait for one"]

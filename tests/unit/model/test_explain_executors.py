@@ -1,0 +1,105 @@
+"""Why a run waits for an executor: what it asks for, and who comes near."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from hourhand.model.demands import Demands
+from hourhand.model.explain import Explanation, GateName, explain
+from hourhand.model.node_state import NodeFacts, NodeState, Slots
+from hourhand.model.snapshot import Executor, Snapshot
+from hourhand.model.states import RunState
+
+NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
+
+
+def executor(
+    name: str = "e1", *labels: str, state: NodeState = NodeState.WORKING, used: int = 0, **said: Any
+) -> Executor:
+    facts = {"queues": ("default",), "offers": {"command": "process"}, "slots": {"process": Slots(used, 4)}} | said
+    return Executor(name, state, NodeFacts(labels=labels, **facts), NOW + timedelta(seconds=9))
+
+
+def asking(*labels: str, executors: list[Executor]) -> Explanation:
+    snapshot = Snapshot(
+        now=NOW,
+        run_id=UUID(int=9),
+        job_id=UUID(int=2),
+        job_name="train",
+        namespace="team-a",
+        state=RunState.QUEUED,
+        scheduled_for=NOW,
+        ready_at=NOW,
+        queue="default",
+        needs="command",
+    )
+    return explain(replace(snapshot, demands=Demands(labels), executors=executors))
+
+
+def of_gate(explanation: Explanation, gate: GateName) -> str:
+    [passage] = [passage for passage in explanation.gates if passage.gate is gate]
+    return passage.detail
+
+
+def held(explanation: Explanation) -> list[GateName]:
+    return [passage.gate for passage in explanation.gates if not passage.passed]
+
+
+def test_a_run_whose_label_nobody_has_says_so_and_how_to_help_it() -> None:
+    explanation = asking("gpu", executors=[executor("e1"), executor("e2", "zone=eu")])
+    assert explanation.summary == "needs label gpu: no live executor"
+    assert of_gate(explanation, GateName.LABEL) == "needs label gpu: no live executor of this queue has it"
+    assert explanation.advice == "start one: hourhand executor --database URL --label gpu"
+    assert held(explanation) == [GateName.LABEL]
+    assert GateName.SLOT not in [passage.gate for passage in explanation.gates], "the slots of others are of no use"
+
+
+def test_who_lacks_few_of_several_labels_is_named() -> None:
+    explanation = asking("gpu", "zone=eu", executors=[executor("e1"), executor("e2", "gpu")])
+    assert of_gate(explanation, GateName.LABEL) == (
+        "needs labels gpu and zone=eu: no live executor of this queue has all of them; e2 lacks zone=eu"
+    )
+
+
+def test_a_label_that_is_written_alike_is_named() -> None:
+    explanation = asking("gpu", executors=[executor("e1", "gpus")])
+    assert of_gate(explanation, GateName.LABEL).endswith("has it; nearest: gpus")
+
+
+def test_an_executor_with_the_label_that_does_not_take_such_runs_is_named() -> None:
+    elsewhere = executor("e2", "gpu", queues=("other",))
+    explanation = asking("gpu", executors=[executor("e1"), elsewhere])
+    assert of_gate(explanation, GateName.LABEL).endswith("has it; e2 does, but does not serve queue default")
+    other_kind = executor("e3", "gpu", offers={"http": "inline"})
+    explanation = asking("gpu", executors=[executor("e1"), other_kind])
+    assert of_gate(explanation, GateName.LABEL).endswith("has it; e3 does, but does not offer command")
+
+
+def test_an_executor_with_the_label_that_is_full_is_what_the_run_waits_for() -> None:
+    explanation = asking("gpu", executors=[executor("e1"), executor("e2", "gpu", used=4)])
+    assert of_gate(explanation, GateName.LABEL) == "needs label gpu: e2 has it"
+    assert explanation.summary == "waits for a free slot: the executor that offers it is full: 4 of 4 slots"
+    assert held(explanation) == [GateName.SLOT]
+
+
+def test_an_executor_with_the_label_that_takes_nothing_is_what_the_run_waits_for() -> None:
+    for state in (NodeState.DRAINING, NodeState.CORDONED):
+        explanation = asking("gpu", executors=[executor("e1"), executor("e2", "gpu", state=state)])
+        assert explanation.summary == f"waits for an executor: the executor that offers it is {state}"
+        assert explanation.advice == "hourhand node resume e2"
+
+
+def test_a_run_that_finds_its_label_waits_for_nothing() -> None:
+    explanation = asking("zone", executors=[executor("e1", "zone=eu"), executor("e2", "zone=us")])
+    assert held(explanation) == []
+    assert of_gate(explanation, GateName.LABEL) == "needs label zone: 2 executors have it"
+    assert of_gate(explanation, GateName.SLOT) == "8 of 8 slots are free on 2 executors"
+
+
+def test_without_executors_it_is_said_once() -> None:
+    assert held(asking("gpu", executors=[])) == [GateName.EXECUTOR]
+
+
+def test_a_run_without_labels_has_no_such_gate() -> None:
+    assert GateName.LABEL not in [passage.gate for passage in asking(executors=[executor("e1", "gpu")]).gates]
