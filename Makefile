@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check bench bench-long bench-short gate gate-short defects oracle clean
+.PHONY: up test lint types format check bench bench-long bench-short gate gate-short defects clocks oracle clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -52,6 +52,10 @@ gate-short: $(STAMP)-dev
 # That the gate can fail: each deliberate defect must be caught, and our own code pass the same scenario.
 defects: $(STAMP)-dev
 	$(BIN)/python -m tests.chaos.defects
+
+# Jobs run while the clocks of PostgreSQL and of all nodes are stepped by minutes. Some 17 minutes; needs a C compiler.
+clocks: $(STAMP)-dev
+	$(BIN)/python -m pytest -s tests/acceptance/test_clock_steps.py -m "measuring or not measuring"
 
 # Due times against a walk over all minutes and against other libraries: 200,000 cases, every zone. Some ten minutes.
 oracle: $(STAMP)-dev

@@ -1,6 +1,7 @@
 """PostgreSQL servers as an operator runs them: a primary and its standby, each in a cage of its own."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import asyncpg
@@ -36,10 +37,10 @@ class Postgres:
         self._run("pg_basebackup", "-D", str(self._data), *source, "-R", "--checkpoint=fast", "--no-sync")
         return self
 
-    def start(self) -> "Postgres":
+    def start(self, environment: Mapping[str, str] | None = None) -> "Postgres":
         options = ["-p", str(self.port), "-k", "", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=32MB"]
         command = [*unprivileged(), str(BINARIES / "postgres"), "-D", str(self._data), *options]
-        process = Process(self.cage, command, self._folder)
+        process = Process(self.cage, command, self._folder, environment)
 
         def answers() -> bool:
             assert process.exit_code is None, process.said

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,10 @@ from hourhand.model.run import Claim
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
+
+EARLY_SECONDS_MAX: Final = 1.0
+"""After so long at the latest, what waits for its time looks at the clock again. Nothing is claimed as early as that,
+but the database's clock may be set back after a claim, and forth again."""
 
 
 # A struct, because one is made per attempt: see JobDefinition.
@@ -96,6 +101,7 @@ class Attempts:
     def _start_later(self, running: _Running, wait: float) -> None:
         """By one timer for all that are due in the same millisecond: a crowd at one instant is one."""
         loop = asyncio.get_running_loop()
+        wait = min(wait, EARLY_SECONDS_MAX)
         millisecond = math.ceil((loop.time() + wait + 0.0005) * 1000)
         others = self._early.get(millisecond)
         if others is None:

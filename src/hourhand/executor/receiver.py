@@ -118,12 +118,16 @@ class Receiver:
 
     async def _look(self) -> list[Head]:
         """What stands at the front of each lane, of those that this executor serves."""
-        look = self.thorough.begin()
+        look, sent = self.thorough.begin(), time.monotonic()
+
+        def hear_time(now: datetime) -> None:  # before anything is started by it
+            self._clock.notice(now, sent, time.monotonic())
+
         if look is None and self._heads:
-            heads = await self._live_runs.peek_known([self._known(head) for head in self._heads.values()])
+            heads = await self._live_runs.peek_known([self._known(head) for head in self._heads.values()], hear_time)
         else:
             self._heads = {}
-            heads = await self._live_runs.peek_ready([*self.lanes])
+            heads = await self._live_runs.peek_ready([*self.lanes], hear_time)
             if look is not None:
                 look.end()
         self._heads |= {(head.lane_id, head.priority): head for head in heads}

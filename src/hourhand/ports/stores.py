@@ -20,6 +20,7 @@ from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
+from hourhand.ports.database_time import HearTime, hear_nothing
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before everything that falls due."""
@@ -137,8 +138,8 @@ class TimetableStore(Protocol):
         """Moves cursors that still stand where they are expected to. One ready time per run made. A run of a job that
         does not overlap waits to be judged when an earlier one that is due by `now` is not finished."""
 
-    async def next_cursor(self, since: datetime = EPOCH) -> datetime | None:
-        """When the next job of any shard falls due."""
+    async def next_cursor(self, since: datetime = EPOCH, hear_time: HearTime = hear_nothing) -> datetime | None:
+        """When the next job of any shard falls due. `hear_time` is called with the database's time."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -233,10 +234,11 @@ class Held:
 
 
 class LiveRunStore(Protocol):
-    async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
-        """The oldest queued run, due or not, of every lane and priority that has one."""
+    async def peek_ready(self, lanes: Sequence[int], hear_time: HearTime = hear_nothing) -> list[Head]:
+        """The oldest queued run, due or not, of every lane and priority that has one. If there is any, `hear_time` is
+        called with the database's time."""
 
-    async def peek_known(self, heads: Sequence[Head]) -> list[Head]:
+    async def peek_known(self, heads: Sequence[Head], hear_time: HearTime = hear_nothing) -> list[Head]:
         """The same for the lanes and priorities of earlier heads, without what is older than those. Takes no longer
         when much is finished that cannot be cleared away."""
 

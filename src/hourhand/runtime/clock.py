@@ -41,6 +41,13 @@ class DatabaseClock:
             self._samples.append((received, offset, error))
             self._choose(received)
 
+    def notice(self, database_now: datetime, sent: float, received: float) -> None:
+        """Takes a sample that came along with something else. It is too rough to tell the time by, but not to tell
+        that the database's clock was set: that must not wait for the next heartbeat, or runs would start early."""
+        offset = (database_now - _EPOCH).total_seconds() - (sent + received) / 2
+        if abs(offset - self._offset) > JUMP_SECONDS + (received - sent) / 2 + self._error:
+            self.observe(database_now, sent, received)
+
     def seconds_since_jump(self) -> float:
         """How long ago the database's clock was seen to have been set; infinite if never."""
         return self._monotonic() - self._jumped

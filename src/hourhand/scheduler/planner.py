@@ -96,10 +96,14 @@ class Planner:
     async def _look(self) -> datetime | None:
         """When the next job falls due. What was planned before is passed over, unless it is time to look there too:
         somebody may have set a cursor back, or taken long to store a job."""
-        look = self.thorough.begin()
+        look, sent = self.thorough.begin(), time.monotonic()
+
+        def hear_time(now: datetime) -> None:  # before anything is held for late by it
+            self._clock.notice(now, sent, time.monotonic())
+
         if look is None:
-            return await self._timetable.next_cursor(max(self._planned_until - LOOK_BACK, EPOCH))
-        upcoming = await self._timetable.next_cursor()
+            return await self._timetable.next_cursor(max(self._planned_until - LOOK_BACK, EPOCH), hear_time)
+        upcoming = await self._timetable.next_cursor(EPOCH, hear_time)
         look.end()
         return upcoming
 

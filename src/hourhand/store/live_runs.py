@@ -16,6 +16,7 @@ from hourhand.model.resources import Resources
 from hourhand.model.run import Claim
 from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.model.templates import MARK, render, zone_or_utc
+from hourhand.ports.database_time import HearTime, hear_nothing
 from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
@@ -45,18 +46,18 @@ class LiveRuns:
         self.on_let_go: Callable[[], None] = lambda: None
         """Called when the end of a run has let others go on: somebody should look for work."""
 
-    async def peek_ready(self, lanes: Sequence[int]) -> list[Head]:
+    async def peek_ready(self, lanes: Sequence[int], hear_time: HearTime = hear_nothing) -> list[Head]:
         rows = await self._database.fetch(self._queries["peek_ready"], lanes=lanes)
-        return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
+        return _heads(rows, hear_time)
 
-    async def peek_known(self, heads: Sequence[Head]) -> list[Head]:
+    async def peek_known(self, heads: Sequence[Head], hear_time: HearTime = hear_nothing) -> list[Head]:
         rows = await self._database.fetch(
             self._queries["peek_known"],
             lanes=[head.lane_id for head in heads],
             priorities=[head.priority for head in heads],
             since=[head.ready_at for head in heads],
         )
-        return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
+        return _heads(rows, hear_time)
 
     async def claim_runs(
         self,
@@ -346,6 +347,12 @@ class LiveRuns:
     async def count_losses(self, run_ids: Sequence[UUID], since: datetime) -> dict[UUID, int]:
         rows = await self._database.fetch(self._queries["count_losses"], run_ids=run_ids, since=since)
         return {row["run_id"]: row["losses"] for row in rows}
+
+
+def _heads(rows: Sequence[Record], hear_time: HearTime) -> list[Head]:
+    if rows:
+        hear_time(rows[0]["now"])
+    return [Head(row["lane_id"], row["priority"], row["ready_at"]) for row in rows]
 
 
 def _gate(row: Record, counts: Sequence[Record]) -> Gate:

@@ -11,6 +11,7 @@ from hourhand.model.catchup import CatchUpPolicy
 from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
+from hourhand.ports.database_time import HearTime, hear_nothing
 from hourhand.ports.stores import EPOCH, NEVER, Cursor, Move
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
@@ -106,9 +107,11 @@ class Timetable:
         )
         return [row["ready_at"] for row in rows]
 
-    async def next_cursor(self, since: datetime = EPOCH) -> datetime | None:
+    async def next_cursor(self, since: datetime = EPOCH, hear_time: HearTime = hear_nothing) -> datetime | None:
         row = await self._database.fetch_one(self._queries["next_cursor"], since=since)
-        return None if row is None or row["next_fire"] == NEVER else row["next_fire"]
+        assert row is not None
+        hear_time(row["now"])
+        return None if row["next_fire"] == NEVER else row["next_fire"]
 
     async def _learn(self, unknown: Sequence[Record]) -> None:
         if not unknown:

@@ -67,3 +67,14 @@ def test_the_first_sample_is_no_jump_however_wrong_the_nodes_own_clock_is() -> N
     both.ahead = 1e9
     both.sample()
     assert both.clock.seconds_since_jump() > 1e9
+
+
+def test_a_jump_is_noticed_by_any_answer_and_nothing_else_is_taken_from_it(both: Both) -> None:
+    error = both.clock.error_seconds
+    both.clock.notice(both.database_now(0.5), both.monotonic, both.monotonic + 1.0)
+    assert both.clock.error_seconds == error
+    assert both.clock.seconds_since_jump() > 1e9
+    both.ahead -= 120
+    both.clock.notice(both.database_now(0.005), both.monotonic, both.monotonic + 0.01)
+    assert abs((both.clock.now() - both.database_now()).total_seconds()) < 0.005
+    assert both.clock.seconds_since_jump() < 1

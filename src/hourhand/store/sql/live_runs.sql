@@ -15,12 +15,12 @@ WITH RECURSIVE heads AS (
         LIMIT 1
      ) n
 )
-SELECT lane_id, priority, ready_at FROM heads WHERE lane_id = ANY (@lanes::int[]);
+SELECT lane_id, priority, ready_at, clock_timestamp() AS now FROM heads WHERE lane_id = ANY (@lanes::int[]);
 
 -- name: peek_known
 -- The same for those (lane, priority) that are known to have runs, each from a time on. Finds nothing older, but does
 -- not walk over what is finished and cannot be cleared away yet either.
-SELECT h.lane_id, h.priority, r.ready_at
+SELECT h.lane_id, h.priority, r.ready_at, clock_timestamp() AS now
   FROM unnest(@lanes::int[], @priorities::smallint[], @since::timestamptz[]) AS h(lane_id, priority, since)
  CROSS JOIN LATERAL (
     SELECT r.ready_at FROM hourhand.live_runs r

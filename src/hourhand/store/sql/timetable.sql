@@ -114,6 +114,7 @@ RETURNING ready_at;
 
 -- name: next_cursor
 -- When the next job of any shard falls due: how long a planner may sleep. At the end of time stand those that a pause
--- holds.
+-- holds. With what time it is.
 SELECT least((SELECT min(next_fire) FROM hourhand.timetable WHERE NOT recurring AND next_fire >= @since),
-             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring AND next_fire >= @since)) AS next_fire;
+             (SELECT min(next_fire) FROM hourhand.timetable WHERE recurring AND next_fire >= @since)) AS next_fire,
+       clock_timestamp() AS now;
