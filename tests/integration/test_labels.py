@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 from crew import Executor, Scheduler, SetClock
-from sample_jobs import NAMESPACE, at, definition, due_job, every, insert, new_job, once, own_all_shards, rows
+from sample_jobs import NAMESPACE, at, definition, due_job, every, insert, new_job, once, rows
 
 from hourhand.model.outcome import Failed, Outcome, Succeeded
 from hourhand.model.placement import Placement
@@ -72,7 +72,9 @@ async def test_a_run_that_nobody_may_take_starts_when_such_an_executor_comes(sto
 async def test_a_recurring_job_and_its_retries_stay_with_their_labels(store: Store) -> None:
     plain, gpu = await Worker(store).join(), await Worker(store, "gpu").join()
     scheduler = Scheduler(store, SetClock(at(0)))
-    scheduler.node_id, _ = await own_all_shards(store)
+    await scheduler.join("alone")
+    await scheduler.leadership.run_once()
+    await scheduler.lookout.run_once()
     job = new_job(every(60), next_due=at(0), policy=GPU)
     await insert(store, job)
     await scheduler.planner.run_once()
@@ -103,7 +105,7 @@ async def test_a_change_of_placement_moves_what_is_not_claimed_yet(store: Store)
 async def test_a_stored_job_has_the_need_of_its_kind_whatever_it_demands(store: Store) -> None:
     job = due_job(at(-1), policy=GPU)
     await insert(store, job)
-    [found] = await store.jobs.get_jobs([(NAMESPACE, job.job_id)])
+    found = await store.jobs.get_job(NAMESPACE, job.job_id)
     assert found is not None
     assert (found.definition.needs, found.definition.policy) == ("number", GPU)
 
