@@ -3,39 +3,30 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-from uuid import UUID
 
 import pytest
-from asyncpg import UniqueViolationError
-from crew import Executor, NotedBus, Scheduler, SetClock, the_run
+from backfill_site import ADA, ALLOW, HOUR, LONG_AGO, Site, ended, hours, succeed, wanted, work_off
+from crew import Executor, Scheduler, SetClock, the_run
 from sample_jobs import NAMESPACE, START, at, every, execute, insert, new_job, rows
 
 from hourhand.model.backfill import BackfillState
 from hourhand.model.calendar_form import read_calendar
-from hourhand.model.errors import Conflict, InvalidFields, NotFound
+from hourhand.model.errors import Conflict
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Failed, Outcome, Succeeded
-from hourhand.model.policy import Overlap, Policy
-from hourhand.model.schedule import AfterCompletion, CronSchedule, Timing, timing_to_json
+from hourhand.model.policy import Policy
+from hourhand.model.schedule import CronSchedule, Timing, timing_to_json
 from hourhand.model.states import JobState, Reason, RunState
-from hourhand.operations.backfill_requests import BackfillProgress, StartBackfillRequest
-from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.definition import define_job
-from hourhand.operations.requests import Caller, JobRequest
-from hourhand.ports.event_bus import EventBus, Topic
+from hourhand.operations.requests import JobRequest
+from hourhand.ports.event_bus import Topic
 from hourhand.ports.job_kind import JobKind, Task
 from hourhand.ports.stores import NewJob
 from hourhand.runtime.ids import IdSource
-from hourhand.scheduler.backfiller import Backfiller
 from hourhand.wiring import Store
-
-ADA = Caller("ada", NAMESPACE, "default")
-HOUR = timedelta(hours=1)
-ALLOW = Policy(overlap=Overlap.ALLOW)
-LONG_AGO = START - timedelta(days=400)
 
 
 @pytest.fixture
@@ -43,89 +34,9 @@ def clock() -> SetClock:
     return SetClock()
 
 
-class Site:
-    """One leading scheduler with its backfiller, and somebody who asks."""
-
-    def __init__(self, store: Store, clock: SetClock) -> None:
-        self.store, self.clock = store, clock
-        self.bus = NotedBus()
-        ids = IdSource(11)
-        bus = cast("EventBus", self.bus)
-        self.asking = BackfillOperations(store.backfills, store.jobs, store.runs, store.calendars, clock, ids, bus)
-        self.scheduler = Scheduler(store, clock)
-        self.backfiller = self.backfiller_of(self.scheduler)
-
-    def backfiller_of(self, scheduler: Scheduler) -> Backfiller:
-        bus = cast("EventBus", self.bus)
-        return Backfiller(
-            self.store.backfills, scheduler.leadership, lambda: scheduler.node_id, self.clock, IdSource(), bus, 30
-        )
-
-    async def lead(self) -> "Site":
-        await self.scheduler.join("a")
-        await self.scheduler.leadership.run_once()
-        assert self.scheduler.leadership.epoch is not None
-        return self
-
-    async def job(self, policy: Policy = ALLOW, **fields: Any) -> UUID:
-        """Due every hour since long ago, and not before tomorrow."""
-        job = new_job(
-            every(3600, LONG_AGO), next_due=at(86_400), created_at=START - timedelta(days=90), policy=policy, **fields
-        )
-        return (await insert(self.store, job))[0]
-
-    async def start(self, job_id: UUID, first: int = -10, last: int = 0, **fields: Any) -> BackfillProgress:
-        return await self.asking.start(ADA, job_id, wanted(first, last, **fields))
-
-    async def released(self) -> list[datetime]:
-        """The due times of live runs, in the order in which they were released."""
-        return [row["scheduled_for"] for row in await rows(self.store, "live_runs", "run_id")]
-
-    async def get(self, backfill_id: UUID) -> Any:
-        return (await self.asking.get(ADA, backfill_id)).backfill
-
-
 @pytest.fixture
 async def site(store: Store, clock: SetClock) -> Site:
     return await Site(store, clock).lead()
-
-
-def wanted(first: int, last: int, **fields: Any) -> StartBackfillRequest:
-    return StartBackfillRequest(
-        start=(START + first * HOUR).isoformat(), end=(START + last * HOUR).isoformat(), **fields
-    )
-
-
-def hours(numbers: Sequence[int]) -> list[datetime]:
-    return [START + number * HOUR for number in numbers]
-
-
-async def succeed(task: Task) -> Outcome:
-    return Succeeded()
-
-
-async def work_off(site: Site, executor: Executor, backfill_id: UUID) -> Any:
-    """Turns of both until the backfill is over."""
-    async with asyncio.timeout(60):
-        while True:
-            await site.backfiller.run_once()
-            found = await site.get(backfill_id)
-            if found.state.is_final and not found.live:
-                return found
-            await executor.turn()
-
-
-async def ended(site: Site, job_id: UUID, due: datetime, state: RunState) -> None:
-    """A scheduled run of the past, as history has it."""
-    await execute(
-        site.store,
-        "INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, version, state, "
-        "cause, attempt) VALUES ($1, $2, $3::timestamptz, $3, $3::timestamptz + interval '8 seconds', 1, 1, $4, 1, 1)",
-        scheduled_run_id(due, job_id),
-        job_id,
-        due,
-        int(state),
-    )
 
 
 async def test_a_backfill_runs_every_due_time_of_its_range_once(site: Site, store: Store, clock: SetClock) -> None:
@@ -245,35 +156,6 @@ async def test_a_statement_that_is_repeated_changes_nothing(site: Site, store: S
     assert await site.released() == hours(range(-10, -5))
 
 
-@pytest.mark.parametrize(
-    ("existing", "run", "left_out"),
-    [
-        ("skip", [-7, -5, -4], 3),
-        ("retry_failed", [-8, -7, -5, -4], 2),
-        ("repeat", [-9, -8, -7, -6, -5, -4], 0),
-    ],
-)
-async def test_due_times_that_have_a_run_are_left_out_or_repeated_as_was_asked(
-    site: Site, store: Store, existing: str, run: list[int], left_out: int
-) -> None:
-    job_id = await site.job()
-    for hour, state in (
-        (-9, RunState.SUCCEEDED),
-        (-8, RunState.FAILED),
-        (-7, RunState.SKIPPED),
-        (-6, RunState.SUCCEEDED),
-    ):
-        await ended(site, job_id, START + hour * HOUR, state)
-
-    plan = await site.asking.plan(ADA, job_id, wanted(-9, -3, existing=existing))
-    started = await site.start(job_id, -9, -3, existing=existing, parallelism=100)
-    await site.backfiller.run_once()
-
-    assert await site.released() == hours(run)
-    assert (plan.total, plan.left_out) == (6, left_out)
-    assert (await site.get(started.backfill.backfill_id)).left_out == left_out
-
-
 async def test_a_failed_run_whose_retry_succeeded_is_not_run_again(site: Site, store: Store, clock: SetClock) -> None:
     job_id = await site.job()
     await ended(site, job_id, START - 2 * HOUR, RunState.FAILED)
@@ -299,35 +181,6 @@ async def test_a_second_backfill_leaves_out_what_the_first_has_run(site: Site, s
     done = await work_off(site, executor, second.backfill.backfill_id)
 
     assert (done.total, done.left_out, done.succeeded) == (8, 4, 4)
-
-
-async def test_a_backfill_that_shares_due_times_with_one_that_is_not_over_is_refused(site: Site, store: Store) -> None:
-    job_id = await site.job()
-    started = await site.start(job_id, -6, -2)
-    with pytest.raises(Conflict, match="not over") as refused:
-        await site.start(job_id, -3, 0, existing="repeat")
-    assert refused.value.code == "backfill-overlaps"
-    assert refused.value.details == {"backfill_id": str(started.backfill.backfill_id)}
-    await site.start(job_id, -2, 0)  # begins where the other ends
-
-
-async def test_many_who_ask_for_the_same_at_once_get_one(site: Site, store: Store) -> None:
-    job_id = await site.job()
-    answers = await asyncio.gather(*(site.start(job_id) for _ in range(8)), return_exceptions=True)
-    assert len([answer for answer in answers if isinstance(answer, BackfillProgress)]) == 1
-    assert len(await rows(store, "backfills")) == 1
-
-
-async def test_a_dry_run_says_how_many_when_and_how_long_and_stores_nothing(site: Site, store: Store) -> None:
-    job_id = await site.job()
-    await ended(site, job_id, START - 20 * HOUR, RunState.SUCCEEDED)  # took eight seconds
-
-    plan = await site.asking.plan(ADA, job_id, wanted(-10, 0, parallelism=2))
-
-    assert (plan.total, plan.first_due, plan.last_due) == (10, START - 10 * HOUR, START - HOUR)
-    assert plan.run_seconds == 8
-    assert plan.estimate_seconds == pytest.approx(5 * 8.1)
-    assert await rows(store, "backfills") == []
 
 
 async def test_a_paused_backfill_releases_nothing_until_it_is_resumed(
@@ -426,29 +279,6 @@ async def test_runs_of_a_job_that_does_not_overlap_go_one_after_the_other_and_no
     assert (done.succeeded, done.skipped) == (6, 0)
 
 
-async def test_the_overlap_policy_is_set_aside_only_by_name_and_with_a_reason(site: Site, store: Store) -> None:
-    job_id = await site.job(policy=Policy())
-
-    for fields, faults in (
-        ({"parallelism": 5}, {"/parallelism": "conflicting-fields"}),
-        ({"parallelism": 5, "overlap": "allow"}, {"/reason": "required"}),
-        ({"overlap": "skip", "reason": "because"}, {"/overlap": "unknown-value"}),
-    ):
-        with pytest.raises(InvalidFields) as refused:
-            await site.start(job_id, **fields)
-        assert {fault.pointer: fault.code for fault in refused.value.faults} == faults
-
-    await site.start(job_id, parallelism=5, overlap="allow", reason="they do not touch each other")
-    await site.backfiller.run_once()
-    [opened] = await rows(store, "backfills")
-    assert (opened["overlap"], opened["reason"]) == ("allow", "they do not touch each other")
-    asked = await rows(store, "run_requests")
-    assert {(row["overlap"], row["note"], row["requested_by"]) for row in asked} == {
-        ("allow", "they do not touch each other", "ada")
-    }
-    assert len(await site.released()) == 5
-
-
 async def test_a_run_of_a_backfill_says_so_and_is_late_since_it_was_released(site: Site, store: Store) -> None:
     started = await site.start(await site.job(), note="for the audit")
     await site.backfiller.run_once()
@@ -470,67 +300,6 @@ async def test_runs_that_fail_are_counted_as_failed_and_the_others_go_on(
     started = await site.start(await site.job(), -4, 0, parallelism=2)
     done = await work_off(site, executor, started.backfill.backfill_id)
     assert (done.succeeded, done.failed, done.state) == (3, 1, BackfillState.COMPLETED)
-
-
-async def test_everything_wrong_with_a_request_is_told_at_once(site: Site) -> None:
-    job_id = await site.job()
-    request = StartBackfillRequest(
-        start="yesterday", end="2031-01-01T00:00:00Z", existing="some", parallelism=0, rate="often", note="x" * 5000
-    )
-    with pytest.raises(InvalidFields) as refused:
-        await site.asking.start(ADA, job_id, request)
-    assert {fault.pointer: fault.code for fault in refused.value.faults} == {
-        "/from": "invalid-date-time",
-        "/to": "out-of-range",
-        "/existing": "unknown-value",
-        "/parallelism": "out-of-range",
-        "/rate": "invalid-rate",
-        "/note": "invalid-text",
-    }
-
-
-@pytest.mark.parametrize(
-    ("first", "last", "pointer", "code"),
-    [
-        (-2, -2, "/to", "empty-window"),
-        (-24 * 500, -24 * 450, "/from", "no-due-times"),
-    ],
-)
-async def test_a_range_without_due_times_is_refused(site: Site, first: int, last: int, pointer: str, code: str) -> None:
-    with pytest.raises(InvalidFields) as refused:
-        await site.start(await site.job(), first, last)
-    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [(pointer, code)]
-
-
-async def test_a_range_with_too_many_due_times_is_refused_with_a_place_to_cut_it(site: Site, store: Store) -> None:
-    [job_id] = await insert(store, new_job(every(1, LONG_AGO), next_due=at(86_400)))
-    with pytest.raises(InvalidFields, match="more than 100000") as refused:
-        await site.start(job_id, -48, 0)
-    assert refused.value.faults[0].hint == "end it by 2030-01-06T15:46:40Z"
-
-
-async def test_a_backfill_of_another_namespace_is_not_found(site: Site) -> None:
-    started = await site.start(await site.job())
-    stranger = Caller("eve", 2, "team-a")
-    with pytest.raises(NotFound):
-        await site.asking.get(stranger, started.backfill.backfill_id)
-    with pytest.raises(NotFound):
-        await site.asking.cancel(stranger, started.backfill.backfill_id, None)
-    assert (await site.asking.list(stranger, None, [], None, 10)).backfills == []
-
-
-async def test_the_schema_refuses_a_due_time_that_is_under_way_in_a_backfill_already(site: Site, store: Store) -> None:
-    await site.start(await site.job(), parallelism=1)
-    await site.backfiller.run_once()
-    [row] = await rows(store, "backfill_runs")
-    with pytest.raises(UniqueViolationError):
-        await execute(
-            store,
-            "INSERT INTO hourhand.backfill_runs (backfill_id, due, job_id, run_id, released_at) "
-            "VALUES (gen_random_uuid(), $1, $2, gen_random_uuid(), now())",
-            row["due"],
-            row["job_id"],
-        )
 
 
 async def test_what_backfills_released_is_forgotten_with_the_runs(site: Site, store: Store, clock: SetClock) -> None:
@@ -612,14 +381,6 @@ async def test_a_backfill_has_the_due_times_that_calendars_left_when_it_was_star
     assert [row["runs_left"] for row in await rows(store, "run_budgets")] == [3]
 
 
-async def test_a_job_that_is_due_after_completion_has_no_due_times_to_backfill(site: Site, store: Store) -> None:
-    timing = Timing((AfterCompletion(HOUR, START - 5 * HOUR),))
-    [job_id] = await insert(store, new_job(timing, next_due=at(60), policy=ALLOW))
-    with pytest.raises(InvalidFields) as refused:
-        await site.start(job_id, -8, 0)
-    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [("/from", "no-due-times")]
-
-
 async def test_a_backfill_that_cannot_go_on_does_not_hold_up_the_others(site: Site, store: Store) -> None:
     stuck = await site.start(await site.job())
     lost = Timing((CronSchedule("0 * * * *"),), zone="Europe/Atlantis")
@@ -632,25 +393,3 @@ async def test_a_backfill_that_cannot_go_on_does_not_hold_up_the_others(site: Si
     assert (await site.get(stuck.backfill.backfill_id)).live == 0
     assert (await site.get(stuck.backfill.backfill_id)).state is BackfillState.RUNNING
     assert (await site.get(other.backfill.backfill_id)).live == 1
-
-
-async def test_a_dry_run_says_what_the_overlap_policy_means_for_the_backfill_and_for_the_job(site: Site) -> None:
-    plan = await site.asking.plan(ADA, await site.job(policy=Policy()), wanted(-3, 0))
-    assert [note.partition(",")[0].partition(" that ")[0] for note in plan.notes] == [
-        "no run of this job has succeeded yet",
-        "its runs wait for their turn",
-        "due times of the job",
-    ]
-    aside = wanted(-3, 0, overlap="allow", reason="independent")
-    assert len((await site.asking.plan(ADA, await site.job(policy=Policy()), aside)).notes) == 1
-
-
-async def test_no_more_backfills_are_open_in_a_namespace_than_can_be_looked_after(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hourhand.operations.backfills.OPEN_MAX", 2)
-    for _ in range(2):
-        await site.start(await site.job())
-    with pytest.raises(Conflict) as refused:
-        await site.start(await site.job())
-    assert refused.value.code == "too-many-backfills"

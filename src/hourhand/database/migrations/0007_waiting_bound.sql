@@ -11,7 +11,7 @@ CREATE TABLE hourhand.gate_promises (
     gate_id     int NOT NULL,
     promised_at timestamptz NOT NULL
 ) WITH (fillfactor = 70);
-CREATE INDEX gate_promises_of_gate ON hourhand.gate_promises (gate_id);
+CREATE INDEX gate_promises_of_gate ON hourhand.gate_promises (gate_id, promised_at);
 
 -- Who goes on when places of a gate become free: the highest priority first. But every fourth place goes to those who
 -- have waited longer than a bound, whatever their priority, the oldest first. Runs of paused queues could not use a
