@@ -193,7 +193,7 @@ SELECT gate_id, NULL::uuid AS run_id, count(*) AS held
   FROM hourhand.gate_slots WHERE gate_id = ANY (@gate_ids::int[]) GROUP BY gate_id
  UNION ALL
 SELECT gate_id, run_id, 0 FROM hourhand.gate_promises
- WHERE gate_id = ANY (@gate_ids) AND promised_at > clock_timestamp() - interval '2 seconds';
+ WHERE gate_id = ANY (@gate_ids) AND promised_at > statement_timestamp() - interval '2 seconds';
 
 -- name: count_turns
 -- Promises end here: those of the given runs are kept or cannot be, and of others that nobody came for some go along.
@@ -203,7 +203,7 @@ WITH done AS (
     DELETE FROM hourhand.gate_promises
      WHERE run_id = ANY (ARRAY(SELECT run_id FROM hourhand.gate_promises
                                 WHERE gate_id = ANY (@gate_ids::int[]) AND run_id <> ALL (@run_ids)
-                                  AND promised_at < clock_timestamp() - interval '1 minute'
+                                  AND promised_at < statement_timestamp() - interval '1 minute'
                                 LIMIT 100 FOR UPDATE SKIP LOCKED))
 )
 UPDATE hourhand.gates g SET turn = g.turn + x.turns
