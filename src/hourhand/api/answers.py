@@ -18,10 +18,36 @@ encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 Header = tuple[bytes, bytes]
 
+CONTENT_SECURITY: Final = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
+)
+_ALWAYS: Final[Sequence[Header]] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", CONTENT_SECURITY.encode()),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the gate found out about a request."""
+
+    request_id: str
+    headers: dict[bytes, bytes]
+    head: bool = False
+    """Asked by HEAD: answered as GET without the body."""
+
+
+def facts_of(scope: Scope) -> Facts:
+    found: Facts = scope["hourhand"]
+    return found
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Sends itself, as an ASGI application does."""
+    """Sends itself, as an ASGI application does, with the headers that every answer carries."""
 
     content: bytes
     status: int = 200
@@ -29,13 +55,18 @@ class Answer:
     headers: Sequence[Header] = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        facts = facts_of(scope)
         headers = [
             (b"content-type", self.media_type.encode()),
             (b"content-length", str(len(self.content)).encode()),
             *self.headers,
+            *_ALWAYS,
+            (b"x-request-id", facts.request_id.encode()),
         ]
+        if not any(name == b"cache-control" for name, _ in self.headers):
+            headers.append(_NO_STORE)
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.content, "more_body": False})
+        await send({"type": "http.response.body", "body": b"" if facts.head else self.content, "more_body": False})
 
 
 def json_answer(value: Any, status: int = 200, headers: Sequence[Header] = ()) -> Answer:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from hourhand.api.accepting import negotiate
-from hourhand.api.answers import TEXT, Answer, header
+from hourhand.api.answers import TEXT, Answer, Facts, facts_of, header
 from hourhand.api.asgi import App, Receive, Scope, Send
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
-from hourhand.api.bodies import BodyRoom, Place, content_type_of, read_body
+from hourhand.api.bodies import BodyRoom, Patience, Place, content_type_of, read_body
 from hourhand.api.endpoints import Call, Endpoint
-from hourhand.api.gate import Facts, Gate, facts_of
+from hourhand.api.gate import Gate
 from hourhand.api.openapi import openapi_document
 from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
@@ -141,6 +141,7 @@ class _Service:
         self._authenticator = authenticator
         self._settings = settings
         self._room = BodyRoom(settings.bodies_bytes_max)
+        self._patience = Patience(settings.body_seconds_max)
 
     async def serve(self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive) -> Answer:
         """`parameters`: those in the path."""
@@ -180,7 +181,7 @@ class _Service:
         if endpoint.body is None:
             return b"", ""
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
-        body = await read_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max, place)
+        body = await read_body(facts.headers, receive, bytes_max, self._patience, place)
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
 

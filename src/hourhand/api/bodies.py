@@ -7,6 +7,7 @@ a second later costs nothing meanwhile, whoever is let in and kept waiting costs
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from hourhand.api.asgi import Receive
 from hourhand.api.refusals import RequestTimeout
@@ -51,18 +52,57 @@ class Place:
             self.taken = count
 
 
+class Patience:
+    """Ends the wait for bodies that do not come. One timer looks after all of them: one for each would cost more than
+    to read most bodies."""
+
+    def __init__(self, seconds_max: float) -> None:
+        self.seconds_max = seconds_max
+        self._waiting: dict[asyncio.Task[Any], float] = {}
+        self._ended: set[asyncio.Task[Any]] = set()
+        self._watched = False
+
+    async def read(self, receive: Receive, bytes_max: int, place: Place) -> bytes:
+        """Raises `RequestTimeout`."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = loop.time() + self.seconds_max
+        if not self._watched:
+            self._watched = True
+            loop.call_later(self._rest, self._look)
+        try:
+            return await _read(receive, bytes_max, self.seconds_max, place)
+        except asyncio.CancelledError:
+            if task in self._ended and task.uncancel() == 0:  # by nobody else
+                raise RequestTimeout(self.seconds_max) from None
+            raise
+        finally:
+            del self._waiting[task]
+            self._ended.discard(task)
+
+    @property
+    def _rest(self) -> float:
+        return min(self.seconds_max / 4, 1.0)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._watched = bool(self._waiting)
+        if self._watched:
+            loop.call_later(self._rest, self._look)
+        now = loop.time()
+        for task in [task for task, until in self._waiting.items() if until <= now and task not in self._ended]:
+            self._ended.add(task)
+            task.cancel()
+
+
 async def read_body(
-    headers: Mapping[bytes, bytes], receive: Receive, bytes_max: int, seconds_max: float, place: Place
+    headers: Mapping[bytes, bytes], receive: Receive, bytes_max: int, patience: Patience, place: Place
 ) -> bytes:
     """The whole body. Stops reading at the limit, whatever Content-Length says."""
     announced = headers.get(b"content-length", b"").lstrip(b"0")
     if announced.isdigit() and int(announced[:20]) > bytes_max:
         raise BodyTooLarge(bytes_max)
-    try:
-        async with asyncio.timeout(seconds_max):
-            return await _read(receive, bytes_max, seconds_max, place)
-    except TimeoutError:
-        raise RequestTimeout(seconds_max) from None
+    return await patience.read(receive, bytes_max, place)
 
 
 async def _read(receive: Receive, bytes_max: int, seconds_max: float, place: Place) -> bytes:

@@ -1,17 +1,16 @@
-"""The outermost layer: every request passes it on the way in, every answer on the way out.
+"""The outermost layer: every request passes it on the way in.
 
-In: request id, sizes of address and headers, headers given twice, the host, tokens in the address. Out: the headers
-that every answer carries. What is behind it may rely on `scope["hourhand"]`.
+Request id, sizes of address and headers, headers given twice, the host, tokens in the address. What is behind it may
+rely on `scope["hourhand"]`, and the headers that every answer carries come with the answer.
 """
 
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from hourhand.api.answers import Header
-from hourhand.api.asgi import App, Message, Receive, Scope, Send
+from hourhand.api.answers import Facts, Header
+from hourhand.api.asgi import App, Receive, Scope, Send
 from hourhand.api.auth import refuse_token_in_url
 from hourhand.api.hosts import HostCheck
 from hourhand.api.problems import problem_answer
@@ -19,16 +18,6 @@ from hourhand.api.refusals import BadRequest, HeadersTooLarge, UrlTooLong
 from hourhand.api.settings import ApiSettings
 from hourhand.model.errors import RequestError
 
-CONTENT_SECURITY: Final = (
-    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
-)
-_ALWAYS: Final[Sequence[Header]] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", CONTENT_SECURITY.encode()),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 _SINGLE: Final = frozenset(
     {
         b"authorization",
@@ -45,19 +34,6 @@ _SINGLE: Final = frozenset(
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 
 
-@dataclass(slots=True)
-class Facts:
-    """What the gate found out about a request."""
-
-    request_id: str
-    headers: dict[bytes, bytes]
-
-
-def facts_of(scope: Scope) -> Facts:
-    found: Facts = scope["hourhand"]
-    return found
-
-
 class Gate:
     def __init__(self, app: App, settings: ApiSettings) -> None:
         self._app = app
@@ -72,16 +48,18 @@ class Gate:
         headers: dict[bytes, bytes] = {}
         refused = self._read_headers(scope["headers"], headers)
         request_id = _request_id(headers.get(b"x-request-id"))
-        scope["hourhand"] = Facts(request_id, headers)
-        dressed = _dressed(send, request_id, scope)
+        head = scope["method"] == "HEAD"
+        if head:
+            scope["method"] = "GET"
+        scope["hourhand"] = Facts(request_id, headers, head)
         try:
             if refused is not None:
                 raise refused
             self._check(scope, headers)
         except RequestError as error:
-            await problem_answer(error, request_id)(scope, receive, dressed)
+            await problem_answer(error, request_id)(scope, receive, send)
             return
-        await self._app(scope, receive, dressed)
+        await self._app(scope, receive, send)
 
     def _read_headers(self, raw: Sequence[Header], headers: dict[bytes, bytes]) -> RequestError | None:
         """Fills `headers`; says what is wrong with them, if anything."""
@@ -115,22 +93,3 @@ async def _live(receive: Receive, send: Send) -> None:
         await send({"type": f"{told}.complete"})
         if told == "lifespan.shutdown":
             return
-
-
-def _dressed(send: Send, request_id: str, scope: Scope) -> Send:
-    """`send`, but every answer gets its headers, and HEAD is answered as GET without the body."""
-    head = scope["method"] == "HEAD"
-    if head:
-        scope["method"] = "GET"
-
-    async def dressed(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [*message["headers"], *_ALWAYS, (b"x-request-id", request_id.encode())]
-            if not any(name == b"cache-control" for name, _ in message["headers"]):
-                headers.append(_NO_STORE)
-            message["headers"] = headers
-        elif head:
-            message["body"] = b""
-        await send(message)
-
-    return dressed
