@@ -102,8 +102,8 @@ INSERT INTO hourhand.completion_delays (job_id, delay, namespace_id, lane_id, ve
                                         exclusive)
 SELECT job_id, '1 hour', {NAMESPACE}, 1 + n % {LANES}, 1, n % 1024, n % 3, '{{}}', false FROM numbered;
 INSERT INTO hourhand.run_budgets (job_id, runs_left) SELECT job_id, 5 FROM numbered;
-INSERT INTO hourhand.gate_promises (run_id, gate_id, promised_at)
-SELECT job_id, 1 + n % {GATES}, now() FROM numbered;
+INSERT INTO hourhand.gate_promises (run_id, gate_id, lane_id, promised_at)
+SELECT job_id, 1 + n % {GATES}, 1 + n % {LANES}, now() FROM numbered;
 UPDATE hourhand.gate_promises SET promised_at = promised_at - interval '1 hour' WHERE gate_id <= 40;
 """
 

@@ -15,11 +15,17 @@ from hourhand.ports.stores import NewJob, Wish
 from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
 
+LONG_AGO = datetime.now(UTC) - timedelta(minutes=5)
+
 
 def keyed(ready_at: datetime = START, limit: int = 1, **fields: Any) -> NewJob:
     """A job that runs once; all share a limit."""
     policy = Policy(concurrency_key="customer", concurrency_limit=limit)
     return due_job(ready_at, policy=policy, **fields)
+
+
+async def lane_of(store: Store, needs: str) -> int:
+    return next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == needs)
 
 
 async def live(store: Store) -> dict[UUID, Record]:
@@ -69,10 +75,9 @@ async def test_one_place_in_four_goes_to_the_oldest_of_those_that_waited_too_lon
 
 async def test_every_fourth_place_is_for_who_waited_too_long_however_many_urgent_ones_arrive(store: Store) -> None:
     """One place. Whenever it becomes free, more urgent runs have just arrived and are looked for before all others."""
-    waited = datetime.now(UTC) - timedelta(minutes=5)
-    low = [keyed(waited + timedelta(seconds=number), priority=0, needs="slow") for number in range(3)]
+    low = [keyed(LONG_AGO + timedelta(seconds=number), priority=0, needs="slow") for number in range(3)]
     await insert(store, keyed(), *low)
-    slow = next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == "slow")
+    slow = await lane_of(store, "slow")
     [running] = await claim_but(store, slow)
     assert await claim(store, 1) == []
 
@@ -92,11 +97,33 @@ async def test_every_fourth_place_is_for_who_waited_too_long_however_many_urgent
     assert turns[0] < 4
 
 
-async def test_a_place_is_kept_for_the_run_that_was_told_of_it_and_not_for_long(store: Store) -> None:
-    await insert(store, keyed(), keyed(needs="slow"))
-    slow = next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == "slow")
+async def test_turns_are_counted_whatever_the_rhythm_of_ends_and_claims(store: Store) -> None:
+    """Two places that become free one by one and are claimed together."""
+    low = keyed(LONG_AGO, limit=2, priority=0)
+    await insert(store, keyed(limit=2), keyed(limit=2), low)
+    running = [one for one in await claim(store, 1) if one.job_id != low.job_id]
+    ended = 0
+    while low.job_id not in {one.job_id for one in running}:
+        await insert(store, *(keyed(limit=2, priority=9) for _ in range(4)))
+        assert await claim(store, 1) == []
+        for one in running:
+            await finish(store, one)
+            ended += 1
+        running = await claim(store, 1)
+        assert len(running) == 2
+        assert ended <= 4
+
+
+async def turn_is_next(store: Store) -> None:
+    await execute(store, "UPDATE hourhand.gates SET turn = 3")
+
+
+async def test_a_place_is_kept_for_the_run_whose_turn_it_is_and_not_for_long(store: Store) -> None:
+    await insert(store, keyed(), keyed(LONG_AGO, priority=0, needs="slow"))
+    slow = await lane_of(store, "slow")
     [running] = await claim_but(store, slow)
     assert await claim(store, 1) == []
+    await turn_is_next(store)
     await finish(store, running)
     await insert(store, keyed(priority=9), keyed(priority=9))
 
@@ -106,29 +133,53 @@ async def test_a_place_is_kept_for_the_run_that_was_told_of_it_and_not_for_long(
     [urgent] = await claim_but(store, slow)
     assert await claim(store, 1) == [], "the place is taken, whatever was promised"
     await finish(store, urgent)
-    await forget_promises(store)
     assert len(await claim(store, 1)) == 1
 
 
+async def test_no_places_are_kept_for_a_lane_that_nobody_came_for(store: Store) -> None:
+    await insert(store, keyed(), *(keyed(LONG_AGO, priority=0, needs="slow") for _ in range(3)))
+    slow = await lane_of(store, "slow")
+    [running] = await claim_but(store, slow)
+    assert await claim(store, 1) == []
+    await turn_is_next(store)
+    await finish(store, running)
+    await forget_promises(store)
+    for _ in range(8):
+        await insert(store, keyed(priority=9))
+        await store.turns.let_go_on(1000)
+        [running] = await claim_but(store, slow)
+        await finish(store, running)
+    assert len(await rows(store, "gate_promises")) == 1
+
+
 async def test_a_promise_is_gone_when_its_run_has_started(store: Store) -> None:
-    await insert(store, keyed(limit=2), keyed(limit=2), keyed(limit=2), keyed(limit=2))
+    await insert(store, keyed(), keyed(LONG_AGO, priority=0))
     running = await claim(store, 1)
+    await turn_is_next(store)
     await finish(store, *running)
-    assert len(await rows(store, "gate_promises")) == 2
-    assert len(await claim(store, 1)) == 2
+    assert len(await rows(store, "gate_promises")) == 1
+    assert len(await claim(store, 1)) == 1
     assert await rows(store, "gate_promises") == []
 
 
 async def test_promises_that_nobody_came_for_are_cleared_away(store: Store) -> None:
-    await insert(store, keyed(), keyed(), keyed())
-    [first] = await claim(store, 1)
-    await finish(store, first)
-    [promised] = await rows(store, "gate_promises")
-    await execute(store, "DELETE FROM hourhand.live_runs WHERE run_id = $1", promised["run_id"])
-    await execute(store, "UPDATE hourhand.gate_promises SET promised_at = promised_at - interval '2 minutes'")
-    await store.turns.let_go_on(1000)
-    assert len(await claim(store, 1)) == 1
+    await insert(store, keyed(), keyed(LONG_AGO, priority=0))
+    running = await claim(store, 1)
+    await turn_is_next(store)
+    await finish(store, *running)
+    await store.turns.free_stray_slots()
+    assert len(await rows(store, "gate_promises")) == 1
+    await execute(store, "UPDATE hourhand.gate_promises SET promised_at = promised_at - interval '6 minutes'")
+    await store.turns.free_stray_slots()
     assert await rows(store, "gate_promises") == []
+
+
+async def test_without_anybody_who_waited_too_long_no_turns_are_counted(store: Store) -> None:
+    soon = datetime.now(UTC) - timedelta(seconds=5)
+    await insert(store, keyed(soon), keyed(soon), keyed(soon, priority=9))
+    [running] = await claim(store, 1, soon)
+    await finish(store, running)
+    assert [row["turn"] for row in await rows(store, "gates")] == [0]
 
 
 async def test_how_long_is_too_long_is_a_setting(store: Store) -> None:
@@ -147,12 +198,11 @@ async def test_how_long_is_too_long_is_a_setting(store: Store) -> None:
 async def test_a_run_that_was_let_go_on_and_that_nobody_takes_does_not_keep_others_from_its_place(store: Store) -> None:
     """Executors for one sort of runs are away; the place is shared with another sort."""
     await insert(store, keyed(), keyed(priority=9, needs="away"), keyed(priority=8, needs="away"), keyed(), keyed())
-    away = next(lane_id for lane_id, lane in (await store.names.lanes()).items() if lane.needs == "away")
+    away = await lane_of(store, "away")
     [first] = await claim_but(store, away)
     assert await claim(store, 1) == []
     await store.live_runs.finish_runs([succeeded(first)])
     assert await claim_but(store, away) == []
-    await forget_promises(store)
     assert await store.turns.let_go_on(1000) == 1
     [second] = await claim_but(store, away)
     assert [await store.turns.let_go_on(1000) for _ in range(3)] == [0, 0, 0]

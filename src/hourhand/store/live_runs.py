@@ -109,8 +109,9 @@ class LiveRuns:
             )
             waiting = [*verdict.waiting, *behind]
             await self._put_aside(db, waiting, verdict.later)
-            await self._count_turns(db, rows, verdict)
-            let_go = await self._pass_on(db, rows, dict(waiting) | {run_id: gate for run_id, gate, _ in verdict.later})
+            aside = dict(waiting) | {run_id: gate for run_id, gate, _ in verdict.later}
+            await self._settle_promises(db, rows, [*verdict.admitted, *aside])
+            let_go = await self._pass_on(db, rows, aside)
         if let_go:
             self.on_let_go()
         shares = Counter(share_of[row["run_id"]] for row in claimed)
@@ -148,18 +149,12 @@ class LiveRuns:
             run_ids, gate_ids, ready = zip(*later, strict=True)
             await self._fetch(db, "delay_runs", run_ids=run_ids, waits_on=gate_ids, ready=ready)
 
-    async def _count_turns(self, db: Connection, rows: Sequence[Record], verdict: Verdict) -> None:
-        """Of the runs that had waited for a gate: those that are through count there, and nothing is kept for them or
-        for those that wait for something else now."""
-        waited = {row["run_id"]: row["waits_on"] for row in rows if row["waits_on"]}
-        if not waited:
-            return
-        through = Counter(waited[run_id] for run_id in verdict.admitted if run_id in waited)
-        aside = {run_id for run_id, _ in verdict.waiting} | {run_id for run_id, _, _ in verdict.later}
-        settled = [run_id for run_id in waited if run_id in aside or run_id in set(verdict.admitted)]
-        gate_ids = sorted({*waited.values()})
-        turns = [through[gate_id] for gate_id in gate_ids]
-        await self._fetch(db, "count_turns", run_ids=settled, gate_ids=gate_ids, turns=turns)
+    async def _settle_promises(self, db: Connection, rows: Sequence[Record], settled: Iterable[UUID]) -> None:
+        """Nothing is kept any more for runs that had waited for a gate and are through, or wait for something else."""
+        had_waited = {row["run_id"] for row in rows if row["waits_on"]}
+        run_ids = sorted(had_waited.intersection(settled))
+        if run_ids:
+            await self._fetch(db, "settle_promises", run_ids=run_ids)
 
     async def _pass_on(self, db: Connection, rows: Sequence[Record], waits_on: Mapping[UUID, int]) -> int:
         """Others go on in the place of runs that were let go on by one gate and now wait for something else."""

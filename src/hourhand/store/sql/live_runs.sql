@@ -188,27 +188,15 @@ SELECT gate_id, capacity, rate_count, rate_seconds, rate_bucket, rate_starts FRO
 
 -- name: count_slots
 -- After lock_gates, in a statement of its own: only then it sees what the last holder of the lock has written. And with a
--- row each the runs that were promised a place a moment ago.
+-- row each the runs that were promised a place a moment ago, because it was their turn.
 SELECT gate_id, NULL::uuid AS run_id, count(*) AS held
   FROM hourhand.gate_slots WHERE gate_id = ANY (@gate_ids::int[]) GROUP BY gate_id
  UNION ALL
 SELECT gate_id, run_id, 0 FROM hourhand.gate_promises
  WHERE gate_id = ANY (@gate_ids) AND promised_at > statement_timestamp() - interval '2 seconds';
 
--- name: count_turns
--- Promises end here: those of the given runs are kept or cannot be, and of others that nobody came for some go along.
-WITH done AS (
-    DELETE FROM hourhand.gate_promises WHERE run_id = ANY (@run_ids::uuid[])
-), forgotten AS (
-    DELETE FROM hourhand.gate_promises
-     WHERE run_id = ANY (ARRAY(SELECT run_id FROM hourhand.gate_promises
-                                WHERE gate_id = ANY (@gate_ids::int[]) AND run_id <> ALL (@run_ids)
-                                  AND promised_at < statement_timestamp() - interval '1 minute'
-                                LIMIT 100 FOR UPDATE SKIP LOCKED))
-)
-UPDATE hourhand.gates g SET turn = g.turn + x.turns
-  FROM unnest(@gate_ids::int[], @turns::int[]) AS x(gate_id, turns)
- WHERE g.gate_id = x.gate_id AND x.turns > 0;
+-- name: settle_promises
+DELETE FROM hourhand.gate_promises WHERE run_id = ANY (@run_ids::uuid[]);
 
 -- name: claim_admitted
 -- Claims runs that the gates have let through, with a place in each of them. The start of a run that may run at most
@@ -312,7 +300,7 @@ WITH finished AS (
     RETURNING s.gate_id
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
-      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id ORDER BY gate_id) g
      CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int, @priority_wait) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
@@ -377,7 +365,7 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
     RETURNING s.gate_id
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
-      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id) g
+      FROM (SELECT gate_id, count(*) AS places FROM freed GROUP BY gate_id ORDER BY gate_id) g
      CROSS JOIN LATERAL hourhand.next_in_line(g.gate_id, g.places::int, @priority_wait) AS c(run_id)
 ), let_go AS (
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
@@ -397,7 +385,11 @@ SELECT run_id, (SELECT count(*) FROM let_go) AS let_go,
 
 -- name: find_strays
 -- Places of runs that are not in anybody's hands: of the given ones, or of all. Whoever takes places from a run that is
--- just ending may leave some: its end does not see them yet.
+-- just ending may leave some: its end does not see them yet. With all of them, promises that nobody came for go too.
+WITH forgotten AS (
+    DELETE FROM hourhand.gate_promises
+     WHERE @run_ids::uuid[] IS NULL AND promised_at < statement_timestamp() - interval '5 minutes'
+)
 SELECT s.run_id, s.gate_id FROM hourhand.gate_slots s
  WHERE (@run_ids::uuid[] IS NULL OR s.run_id = ANY (@run_ids))
    AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4));
