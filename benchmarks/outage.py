@@ -1,0 +1,68 @@
+"""Three days without a scheduler, of a million jobs of every minute: how many rows that leaves, and how long it takes.
+
+python benchmarks/outage.py --jobs 1000000
+"""
+
+import argparse
+import asyncio
+import time
+
+import psutil
+
+from hourhand.bench.cluster import SCHEMA
+from hourhand.bench.course import Course
+from hourhand.bench.occurrences import ZONES
+from hourhand.bench.report import Progress
+from hourhand.bench.target import open_roles
+from recurring_rows import store_jobs
+
+DAYS = 3
+MINUTES = ["* * * * *", "*/1 * * * *", "0-59 * * * *", "0 * * * * *"]
+LEFT = f"SELECT min(next_fire) < now() - interval '15 seconds' FROM {SCHEMA}.timetable WHERE recurring"
+ROWS = f"""
+    SELECT count(*), coalesce(max(n), 0), coalesce(sum(c), 0)
+      FROM (SELECT count(*) AS n, sum(count) AS c FROM {SCHEMA}.ledger_ranges GROUP BY job_id) r"""
+
+
+async def measure(jobs: int) -> None:
+    progress = Progress.silent()
+    async with open_roles({}, progress) as (roles, target):
+        assert target.cluster is not None
+        database = await target.cluster.connect()
+        began = time.monotonic()
+        texts = [(MINUTES[place % len(MINUTES)], ZONES[place % len(ZONES)]) for place in range(jobs)]
+        stored = await store_jobs(target, database, texts)
+        minute = int(time.time()) // 60 * 60 - DAYS * 86_400
+        await stored.put_cursors([minute] * jobs)
+        print(f"{jobs:,} jobs stored in {time.monotonic() - began:.0f} s", flush=True)
+        before = await database.fetchval("SELECT pg_current_wal_insert_lsn()")
+        began = time.monotonic()
+        async with Course(target, progress) as course:
+            scheduler = psutil.Process((await roles.start("scheduler")).pid)
+            while await database.fetchval(LEFT):
+                print(f"{time.monotonic() - began:5.0f} s: not through yet", flush=True)
+                await asyncio.sleep(5)
+            used = scheduler.cpu_times()
+        seconds = time.monotonic() - began
+        written = await database.fetchval("SELECT pg_current_wal_insert_lsn() - $1::pg_lsn", before)
+        rows, most, count = await database.fetchrow(ROWS)
+        runs = await database.fetchval(f"SELECT count(DISTINCT job_id) FROM {SCHEMA}.live_runs")
+        size = await database.fetchval(f"SELECT pg_total_relation_size('{SCHEMA}.ledger_ranges')")
+        await database.close()
+    print(f"{DAYS} days of {jobs:,} jobs: {int(count):,} due times missed, in {rows:,} rows, at most {most} for a job")
+    print(f"{runs:,} jobs run what is newest; {seconds:.0f} s, {jobs / seconds:,.0f} jobs/s")
+    print(f"the ledger has {size / 1e6:,.0f} MB; {float(written) / 1e6:,.0f} MB of log written")
+    of_postgres = course.cpu_seconds().get("postgres scheduler", 0.0)
+    print(f"processor: scheduler {used.user + used.system:.0f} s, its sessions of PostgreSQL {of_postgres:.0f} s")
+    if most > 1 or rows > jobs:
+        raise SystemExit("more than one row for a job")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    asyncio.run(measure(parser.parse_args().jobs))
+
+
+if __name__ == "__main__":
+    main()
