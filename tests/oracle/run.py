@@ -1,14 +1,54 @@
-"""The whole comparison: `make oracle`. Prints what was compared, ends with 1 when anything differs."""
+"""The whole comparison: `make oracle`. Prints what was compared, ends with 1 when anything differs.
+
+Zones are shared out over the cores. Each has its own chance, from the seed and its name: the cases of a seed are the
+same on every machine, however many cores it has.
+"""
 
 import argparse
+import os
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
-from tests.oracle.cases import all_zones, judge
-from tests.oracle.others import compare
+from tests.oracle.cases import Tally, all_zones, judge
+from tests.oracle.others import Compared, compare
 
 CASES_LEAST = 200_000
+TELL_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Extent:
+    seed: int
+    walls: int
+    cases: int
+    others: int
+
+
+@dataclass
+class Sum:
+    zones: set[str] = field(default_factory=set)
+    cases: int = 0
+    changes: int = 0
+    due_times: int = 0
+    cronsim: int = 0
+    croniter: int = 0
+    wrong: list[str] = field(default_factory=list)
+    wrong_by_others: list[str] = field(default_factory=list)
+
+    def add(self, tally: Tally, told: Compared) -> None:
+        self.zones |= tally.zones
+        self.cases += tally.cases
+        self.changes += tally.changes
+        self.due_times += tally.due_times
+        self.cronsim += told.cronsim
+        self.croniter += told.croniter
+        self.wrong += tally.wrong
+        self.wrong_by_others += told.wrong
 
 
 def main() -> int:
@@ -17,23 +57,43 @@ def main() -> int:
     parser.add_argument("--walls", type=int, default=8, help="clock changes of each zone")
     parser.add_argument("--cases", type=int, default=44, help="expressions around each of them")
     parser.add_argument("--others", type=int, default=20, help="expressions of each zone for the other libraries")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     began = time.monotonic()
     zones = all_zones()
-    tally = judge(zones, given.walls, given.cases, Random(given.seed))
+    whole = Sum()
+    for tally, told in _judged(zones, Extent(given.seed, given.walls, given.cases, given.others), given.processes):
+        whole.add(tally, told)
     print(
-        f"walker: {tally.cases:,} cases in {len(tally.zones)} of {len(zones)} zones "
-        f"around {tally.changes:,} clock changes, {tally.due_times:,} due times, {len(tally.wrong)} cases differ"
+        f"walker: {whole.cases:,} cases in {len(whole.zones)} of {len(zones)} zones "
+        f"around {whole.changes:,} clock changes, {whole.due_times:,} due times, {len(whole.wrong)} cases differ"
     )
-    told = compare(zones, given.others, Random(given.seed))
-    print(f"cronsim: {told.cronsim:,} cases; croniter: {told.croniter:,} cases; {len(told.wrong)} differ")
-    print(f"seed {given.seed}, {time.monotonic() - began:.0f} s")
-    for line in [*tally.wrong, *told.wrong][:50]:
+    print(f"cronsim: {whole.cronsim:,} cases; croniter: {whole.croniter:,} cases; {len(whole.wrong_by_others)} differ")
+    print(f"seed {given.seed}, {time.monotonic() - began:.0f} s on {given.processes} processes")
+    wrong = [*whole.wrong, *whole.wrong_by_others]
+    for line in wrong[:50]:
         print(line)
-    complete = tally.cases >= CASES_LEAST and len(tally.zones) == len(zones)
+    complete = whole.cases >= CASES_LEAST and len(whole.zones) == len(zones)
     if not complete:
         print(f"fewer than {CASES_LEAST:,} cases, or a zone was left out")
-    return 0 if complete and not tally.wrong and not told.wrong else 1
+    return 0 if complete and not wrong else 1
+
+
+def _judged(zones: list[str], extent: Extent, processes: int) -> Iterator[tuple[Tally, Compared]]:
+    """What was found in each zone; on the way it is said how far it has come."""
+    began = said = time.monotonic()
+    with ProcessPoolExecutor(processes) as pool:
+        for done, found in enumerate(pool.map(partial(judge_zone, extent=extent), zones), 1):
+            yield found
+            now = time.monotonic()
+            if now - said >= TELL_SECONDS or done == len(zones):
+                said, left = now, (now - began) / done * (len(zones) - done)
+                print(f"{done} of {len(zones)} zones, {now - began:.0f} s, some {left:.0f} s to go", file=sys.stderr)
+
+
+def judge_zone(zone: str, extent: Extent) -> tuple[Tally, Compared]:
+    tally = judge([zone], extent.walls, extent.cases, Random(f"{extent.seed} {zone}"))
+    return tally, compare([zone], extent.others, Random(f"{extent.seed} {zone} others"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A short form of `make oracle`: every zone once, around one of its clock changes."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from random import Random
 from zoneinfo import ZoneInfo
@@ -7,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.oracle.cases import all_zones, judge
 from tests.oracle.others import compare
+from tests.oracle.run import Extent, judge_zone
 from tests.oracle.walker import changes_of, due_times, read, watch
 
 
@@ -61,3 +63,11 @@ def test_the_walker_itself_is_right_on_the_nights_that_everybody_knows(
     due = due_times(watch(BERLIN, middle), read(text), gap, overlap)
     night = [each for each in due if abs(each - middle) < timedelta(hours=3)]
     assert [f"{each:%H:%M}" for each in night] == expected
+
+
+def test_the_cases_of_a_zone_depend_on_the_seed_and_on_nothing_else() -> None:
+    extent = Extent(seed=3, walls=1, cases=2, others=1)
+    found = judge_zone("Asia/Gaza", extent)
+    assert found == judge_zone("Asia/Gaza", extent)
+    assert found != judge_zone("Asia/Gaza", replace(extent, seed=4))
+    assert (found[0].cases, found[0].zones, found[0].wrong, found[1].croniter) == (2, {"Asia/Gaza"}, [], 1)
