@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from hourhand.model.catchup import GRACE, PauseSpan, plan
+from hourhand.model.catchup import GRACE, CatchUpPolicy, PauseSpan, plan
 from hourhand.model.local_time import ZoneFault
+from hourhand.model.schedule import Timing
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
 from hourhand.runtime.clock import DatabaseClock
@@ -34,6 +35,7 @@ BUDGET_SECONDS = 0.1
 UNPLANNABLE_REST = timedelta(minutes=10)
 PAUSED_SECONDS_MIN = 0.25
 """How long it sleeps at least while there are pauses: what they hold it would else look at again and again."""
+_Alike = dict[tuple[Timing, datetime, CatchUpPolicy], Move]
 _NO_SPANS: Mapping[UUID, Sequence[PauseSpan]] = {}
 _TICK = timedelta(microseconds=1)
 
@@ -151,10 +153,11 @@ class Planner:
         for begin in range(0, len(on_time), PART):
             yield [self._move(cursor, now) for cursor in on_time[begin : begin + PART]]
         moves = list[Move]()
+        alike: _Alike = {}
         ends = time.monotonic() + BUDGET_SECONDS
         for cursor in cursors:
             if cursor.next_fire < late:
-                moves.append(self._move(cursor, now))
+                moves.append(self._late_move(cursor, now, alike))
                 if time.monotonic() > ends:
                     break
                 if len(moves) >= PART:
@@ -162,6 +165,19 @@ class Planner:
                     moves = []
         if moves:
             yield moves
+
+    def _late_move(self, cursor: Cursor, now: datetime, alike: _Alike) -> Move:
+        """`alike` has what was planned of others at this `now`: after a long silence many jobs have missed the same."""
+        if cursor.is_apart or self._spans:
+            return self._move(cursor, now)
+        key = cursor.timing, cursor.next_fire, cursor.catchup
+        known = alike.get(key)
+        if known is not None:
+            return Move(cursor.job_id, cursor.next_fire, cursor.version, known.fires, known.missed, known.next_fire)
+        move = self._move(cursor, now)
+        if move.missed:
+            alike[key] = move
+        return move
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
