@@ -8,9 +8,11 @@ from uuid import UUID
 from hourhand.database.connections import Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at, scheduled_run_id
+from hourhand.model.jitter import start_of
 from hourhand.model.job import Job
 from hourhand.model.policy import KeyFault, Overlap, Policy, policy_from_json
 from hourhand.model.run import Attempt, Run
+from hourhand.model.schedule import timing_from_json
 from hourhand.model.states import Cause, RunState
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.jsons import from_json, to_json
@@ -235,7 +237,7 @@ class Runs:
             state=RunState(row["state"]),
             cause=Cause(row["cause"]),
             scheduled_for=row["scheduled_for"],
-            ready_at=row["ready_at"],
+            ready_at=row["ready_at"] or _spread_start(row),
             started_at=row["started_at"],
             ended_at=row["ended_at"],
             attempt=row["attempt"],
@@ -249,6 +251,17 @@ class Runs:
             retry_of=row["retry_of"],
             backfill_id=row["backfill_id"],
         )
+
+
+def _spread_start(row: Record) -> datetime | None:
+    """When a finished run might start, if its job spreads starts: the jitter's share follows from job and due time."""
+    spread = row.get("spread")
+    if spread is None:
+        return None
+    timing = timing_from_json(from_json(spread))
+    assert timing.jitter is not None
+    due: datetime = row["scheduled_for"]
+    return start_of(due, timing.next_after(due), timing.jitter, row["job_id"])
 
 
 class _Again(NamedTuple):

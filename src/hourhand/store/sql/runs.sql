@@ -9,7 +9,10 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
 
 -- name: get_finished_run
+-- When a run could start follows from its due time and the jitter of its job: `spread` is what that is computed from. It
+-- is not known where the job was changed since.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
+       CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
   FROM hourhand.runs r
@@ -52,6 +55,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 
 -- name: list_finished_runs
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
+       CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
@@ -67,6 +71,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 
 -- name: list_finished_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
+       CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
