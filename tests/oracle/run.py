@@ -9,9 +9,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 
 from tests.oracle.cases import Tally, all_zones, judge
@@ -83,8 +82,9 @@ def _judged(zones: list[str], extent: Extent, processes: int) -> Iterator[tuple[
     """What was found in each zone; on the way it is said how far it has come."""
     began = said = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
-        for done, found in enumerate(pool.map(partial(judge_zone, extent=extent), zones), 1):
-            yield found
+        asked = [pool.submit(judge_zone, zone, extent) for zone in zones]
+        for done, found in enumerate(as_completed(asked), 1):
+            yield found.result()
             now = time.monotonic()
             if now - said >= TELL_SECONDS or done == len(zones):
                 said, left = now, (now - began) / done * (len(zones) - done)
