@@ -25,7 +25,7 @@ def cron() -> None:
 
 @cron.command()
 @click.argument("expression")
-@click.option("--tz", metavar="ZONE", help="By whose clock: Europe/Berlin. UTC by default.")
+@click.option("--tz", "--zone", "tz", metavar="ZONE", help="By whose clock: Europe/Berlin. UTC by default.")
 @click.option("--from", "since", metavar="TIME", help="Times from here on, included; now by default.")
 @click.option("--to", "until", metavar="TIME", help="All times up to here, included.")
 @click.option("--count", "-n", type=click.IntRange(1, TIMES_MAX), help="How many times at most; 10 without --to.")

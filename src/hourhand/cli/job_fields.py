@@ -23,17 +23,26 @@ _NONE: Final = "none"
 
 _OPTIONS: Final = (
     click.option("--kind", metavar="KIND", help="command, http or python."),
-    click.option("--cron", metavar="EXPR", help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'."),
-    click.option("--every", metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
+    click.option(
+        "--cron",
+        multiple=True,
+        metavar="EXPR",
+        help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'. Schedules may be several.",
+    ),
+    click.option("--every", multiple=True, metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
     click.option("--after-completion", is_flag=True, help="With --every: counted from the end of the run before."),
-    click.option("--rrule", metavar="RULE", help="Due by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=2TU'."),
+    click.option("--rrule", multiple=True, metavar="RULE", help="Due by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=2TU'."),
     click.option("--first", metavar="TIME", help="Where --rrule begins, by the clock of --tz: 2030-01-31T09:00."),
-    click.option("--daily", metavar="TIME", help="Due each day, from a first time on: 09:00, 2030-01-31T09:00."),
-    click.option("--weekly", metavar="TIME", help="Due each week, from a first time on."),
-    click.option("--monthly", metavar="TIME", help="Due each month, from a first time on."),
-    click.option("--yearly", metavar="TIME", help="Due each year, from a first time on."),
-    click.option("--at", metavar="TIME", help="Due once: RFC 3339, +10m, 06:00, 'tomorrow 06:00'."),
-    click.option("--tz", metavar="ZONE", help="Zone of the schedule and of times without offset: Europe/Berlin."),
+    click.option(
+        "--daily", multiple=True, metavar="TIME", help="Due each day, from a first time on: 09:00, 2030-01-31T09:00."
+    ),
+    click.option("--weekly", multiple=True, metavar="TIME", help="Due each week, from a first time on."),
+    click.option("--monthly", multiple=True, metavar="TIME", help="Due each month, from a first time on."),
+    click.option("--yearly", multiple=True, metavar="TIME", help="Due each year, from a first time on."),
+    click.option("--at", multiple=True, metavar="TIME", help="Due once: RFC 3339, +10m, 06:00, 'tomorrow 06:00'."),
+    click.option(
+        "--tz", "--zone", "tz", metavar="ZONE", help="Zone of the schedule and of times without offset: Europe/Berlin."
+    ),
     click.option("--start-at", metavar="TIME", help="Not due before."),
     click.option("--end-at", metavar="TIME", help="Not due after."),
     click.option("--dst-gap", metavar="WORD", help="fire_after or skip: a fixed time that the clock jumps over."),
@@ -243,23 +252,22 @@ def _body(text: str) -> Any:
     return text
 
 
-def _schedule(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> dict[str, Any] | None:
-    kinds = [kind for kind in _KINDS if given[kind] is not None]
-    if len(kinds) > 1:
-        raise click.UsageError(f"only one of {', '.join(f'--{kind}' for kind in kinds)} can be given", ctx)
-    if given["after_completion"] and kinds != ["every"]:
-        raise click.UsageError("--after-completion goes with --every", ctx)
-    if given["first"] is not None and kinds != ["rrule"]:
-        raise click.UsageError("--first goes with --rrule", ctx)
-    if not kinds:
-        return None
-    value = given[kinds[0]]
-    schedule = {kinds[0]: _time(ctx, "at", value, now, given["tz"]) if kinds == ["at"] else value}
+def _schedule(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> Any:
+    """One schedule, or a list of several: the job falls due on all of them."""
+    found: list[dict[str, Any]] = [
+        {kind: _time(ctx, "at", value, now, given["tz"]) if kind == "at" else value}
+        for kind in _KINDS
+        for value in given[kind]
+    ]
     if given["after_completion"]:
-        schedule["after"] = "completion"
+        if [*map(list, found)] != [["every"]]:
+            raise click.UsageError("--after-completion goes with one --every and nothing else", ctx)
+        found[0]["after"] = "completion"
     if given["first"] is not None:
-        schedule["first"] = given["first"]
-    return schedule
+        if len(given["rrule"]) != 1:
+            raise click.UsageError("--first goes with one --rrule", ctx)
+        next(schedule for schedule in found if "rrule" in schedule)["first"] = given["first"]
+    return found[0] if len(found) == 1 else found or None
 
 
 def _time(ctx: click.Context, name: str, text: str, now: datetime, zone: str | None) -> str:

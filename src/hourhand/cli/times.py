@@ -26,6 +26,8 @@ def parse_time(text: str, now: datetime, zone_name: str | None = None) -> dateti
     """The instant that a person means by `text`, in UTC."""
     zone = None if zone_name is None else load_zone(zone_name)
     text = text.strip()
+    if text.lower() == "now":
+        return now
     if text.startswith("+"):
         return now + _length(text[1:])
     if match := _CLOCK.fullmatch(text.lower()):

@@ -197,6 +197,10 @@ def test_calendars_that_cannot_be_read_are_not_sent(
             {"schedule": {"rrule": "FREQ=DAILY", "first": "2030-01-31T09:00"}, "zone": "Europe/Berlin"},
         ),
         (("--daily", "09:00"), {"schedule": {"daily": "09:00"}}),
+        (
+            ("--cron", "0 9 * * *", "--cron", "0 17 * * FRI", "--at", "2030-01-31T09:00:00Z", "--zone", "Europe/Berlin"),
+            {"schedule": [{"cron": "0 9 * * *"}, {"cron": "0 17 * * FRI"}, {"at": "2030-01-31T09:00:00Z"}], "zone": "Europe/Berlin"},
+        ),
         (("--monthly", "2030-01-31T09:00"), {"schedule": {"monthly": "2030-01-31T09:00"}}),
         (
             ("--cron", "@daily", "--max-runs", "5", "--jitter", "10m", "--calendar", "a", "--calendar", "b"),
@@ -220,9 +224,9 @@ def test_the_options_of_a_job_become_its_fields(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--cron", "@daily", "--after-completion"), "--after-completion goes with --every"),
-        (("--daily", "09:00", "--first", "2030-01-31T09:00"), "--first goes with --rrule"),
-        (("--daily", "09:00", "--weekly", "2030-01-31T09:00"), "only one of --daily, --weekly"),
+        (("--cron", "@daily", "--after-completion"), "--after-completion goes with one --every"),
+        (("--daily", "09:00", "--first", "2030-01-31T09:00"), "--first goes with one --rrule"),
+        (("--rrule", "FREQ=DAILY", "--rrule", "FREQ=WEEKLY", "--first", "2030-01-31T09:00"), "--first goes with one"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(hourhand: Run, words: tuple[str, ...], said: str) -> None:

@@ -25,7 +25,7 @@ Run = Callable[..., Result]
         (["job", "create", "x", "--"], "no command follows after --"),
         (["job", "create", "my", "job"], "the words of a command go after --"),
         (["job", "create", "--queue", "q"], "a NAME for the job is missing"),
-        (["job", "create", "x", "--cron", "* * * * *", "--every", "1m"], "only one of --cron, --every"),
+        (["job", "create", "x", "--every", "5m", "--every", "1m", "--after-completion"], "goes with one --every"),
         (["job", "create", "x", "--payload", "{}", "--payload-file", "-"], "only one of --payload, --payload-file"),
         (["job", "create", "x", "--payload", '{"a": }'], "line 1, column 7"),
         (["job", "create", "x", "--payload", "[1]"], "a JSON object is needed"),
