@@ -34,6 +34,7 @@ from hourhand.ports.stores import TimetableStore
 from hourhand.scheduler import planner
 from hourhand.scheduler.leadership import AFTER_SECONDS
 from hourhand.scheduler.settings import SchedulerSettings
+from hourhand.scheduler.unplannable import REST_MAX
 from hourhand.wiring import Store
 
 OVER = -1.0
@@ -274,7 +275,7 @@ async def test_a_job_whose_zone_was_unknown_for_a_while_fires_at_its_own_times_o
     with monkeypatch.context() as patched:
         patched.setattr(planner, "plan", unknown)
         await asyncio.gather(first.planner.run_once(), second.planner.run_once())
-    clock.time = at(8) + planner.UNPLANNABLE_REST
+    clock.time = at(8) + REST_MAX
     await asyncio.gather(first.planner.run_once(), second.planner.run_once())
     clock.time = at(3600)
     await asyncio.gather(first.planner.run_once(), second.planner.run_once())

@@ -56,6 +56,9 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.CATCHUP_WINDOW: End("its time was longer ago than the job's catch-up window when it could have run"),
     Reason.EXCLUDED: End("a calendar of the job leaves its time out", "see it: hourhand calendar list"),
     Reason.CATCHUP_LAST: End("a later due time of the job was run in its place after a time without planning"),
+    Reason.UNPLANNABLE: End(
+        "the job could not be planned when it fell due", "see the log of the scheduler: job cannot be planned"
+    ),
     Reason.PAUSED: End("the job was paused when it fell due", "see by whom and why: hourhand job history {job_id}"),
 }
 

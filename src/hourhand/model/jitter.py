@@ -26,8 +26,8 @@ def start_of(due: datetime, following: datetime | None, jitter: timedelta, job_i
 def starts_of(
     dues: Sequence[datetime], following: datetime | None, jitter: timedelta | None, job_id: UUID
 ) -> Sequence[datetime]:
-    """The same for due times in order; `following` comes after the last of them."""
-    if jitter is None:
+    """The same for due times in order, perhaps none; `following` comes after the last of them."""
+    if jitter is None or not dues:
         return dues
     nexts = [*dues[1:], following]
     return [start_of(due, after, jitter, job_id) for due, after in zip(dues, nexts, strict=True)]

@@ -127,6 +127,8 @@ class Reason(StrEnum):
     """The job was paused when it fell due."""
     EXCLUDED = "excluded"
     """A calendar of the job leaves the due time out."""
+    UNPLANNABLE = "unplannable"
+    """The job could not be planned: its definition brought the scheduler to fail."""
 
 
 _Q, _W, _C, _R, _X = RunState.QUEUED, RunState.WAITING, RunState.CLAIMED, RunState.RUNNING, RunState.CANCELLING

@@ -60,6 +60,7 @@ class Loop:
         self._late_after = late_seconds or max(LATE_INTERVALS * interval_seconds, LATE_SECONDS_MIN)
         self._resting = 0.0
         self._in_a_row = 0
+        self._told_away = False
         self._started = 0.0
         self._asked_at: float | None = None
         self._wake = asyncio.Event()
@@ -98,7 +99,8 @@ class Loop:
         failures, self.health.failures = self.health.failures, 0
         self.health.last_success = time.monotonic()
         if failures:
-            emit(Event.DATABASE_BACK, loop=self.name, after_failures=failures)
+            was_away, self._told_away = self._told_away, False
+            emit(Event.DATABASE_BACK if was_away else Event.LOOP_WELL, loop=self.name, after_failures=failures)
             self.on_back()
 
     async def stop(self) -> None:
@@ -159,7 +161,8 @@ class Loop:
     def _failed(self, fault: BaseException) -> float:
         self.health.failures += 1
         if isinstance(fault, self._passing_faults):
-            if self.health.failures == 1:
+            if not self._told_away:
+                self._told_away = True
                 emit(Event.DATABASE_AWAY, loop=self.name, error=f"{type(fault).__name__}: {fault}")
         else:
             emit(Event.LOOP_FAILED, loop=self.name, error=f"{type(fault).__name__}: {fault}", exc_info=fault)

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from hourhand.model.catchup import GRACE, CatchUpPolicy, PauseSpan, plan
-from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import Timing
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
@@ -20,8 +19,7 @@ from hourhand.runtime.looks import ThoroughLooks
 from hourhand.scheduler.apart import move_apart
 from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.settings import SchedulerSettings
-from hourhand.telemetry import emit
-from hourhand.telemetry.events import Event
+from hourhand.scheduler.unplannable import Unplannable
 
 PART = 500
 """Cursors that are computed in one go."""
@@ -32,7 +30,6 @@ SOON = timedelta(seconds=1)
 
 BUDGET_SECONDS = 0.1
 """How long late jobs may keep the planner from writing what it has."""
-UNPLANNABLE_REST = timedelta(minutes=10)
 PAUSED_SECONDS_MIN = 0.25
 """How long it sleeps at least while there are pauses: what they hold it would else look at again and again."""
 _Alike = dict[tuple[Timing, datetime, CatchUpPolicy], Move]
@@ -62,6 +59,7 @@ class Planner:
         self.thorough = ThoroughLooks()
         self._planned_until = EPOCH
         self._spans = _NO_SPANS
+        self._unplannable = Unplannable()
 
     def own(self, shards: int, epoch: int) -> None:
         """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
@@ -181,21 +179,24 @@ class Planner:
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
-            if cursor.is_apart:
-                return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
-            # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
-            due = cursor.timing.next_after(cursor.next_fire - _TICK)
-            if due is None:
-                return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
-            spans = self._spans.get(cursor.job_id) if self._spans else None
-            if spans:
-                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup, pauses=spans)
-            else:
-                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
-        except ZoneFault as fault:
-            # A zone that the tz data no longer has must not hold up everybody else's jobs. Looked at again later.
-            emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=str(fault))
-            return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), now + UNPLANNABLE_REST)
+            move = self._planned(cursor, now)
+        except Exception as fault:  # whatever is wrong with one job must not hold up everybody else's
+            return self._unplannable.put_aside(cursor, fault, now)
+        self._unplannable.planned(cursor.job_id)
+        return move
+
+    def _planned(self, cursor: Cursor, now: datetime) -> Move:
+        if cursor.is_apart:
+            return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
+        # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
+        due = cursor.timing.next_after(cursor.next_fire - _TICK)
+        if due is None:
+            return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
+        spans = self._spans.get(cursor.job_id) if self._spans else None
+        if spans:
+            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup, pauses=spans)
+        else:
+            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
 
     def _announce(self, ready: Sequence[datetime], now: datetime) -> None:

@@ -39,6 +39,7 @@ class Event(Enum):
     ORDERS_CHANGED = ("new orders", logging.INFO)
     ATTEMPT_FAILED = ("attempt failed", logging.INFO)
     LOOP_FAILED = ("loop failed and will try again", logging.ERROR)
+    LOOP_WELL = ("loop comes through again", logging.WARNING)
     TASK_ENDED = ("a part of the node ended by itself", logging.ERROR)
     DATABASE_AWAY = ("database away, trying again", logging.WARNING)
     DATABASE_BACK = ("database is back", logging.WARNING)

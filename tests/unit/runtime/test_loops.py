@@ -10,6 +10,7 @@ import pytest
 
 from hourhand.runtime import loops
 from hourhand.runtime.loops import Loop
+from hourhand.telemetry.events import Event
 
 
 class Away(Exception):
@@ -122,6 +123,20 @@ async def test_its_first_success_after_failures_is_told_to_its_owner(service: Se
     await service.called(5)
     await asyncio.sleep(0)
     assert backs == [4]
+
+
+async def test_the_database_is_said_to_be_back_only_if_it_was_away(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = []
+    monkeypatch.setattr(loops, "emit", lambda event, **_: told.append(event))
+    service.then(badly(ValueError("a bug")), well(), badly(ValueError("a bug")), badly(Away()), badly(Away()), well())
+    await service.called(6)
+    await asyncio.sleep(0)
+    assert told == [
+        Event.LOOP_FAILED, Event.LOOP_WELL,
+        Event.LOOP_FAILED, Event.DATABASE_AWAY, Event.DATABASE_BACK,
+    ]  # fmt: skip
 
 
 async def test_it_is_late_when_it_has_not_come_through_for_three_intervals_and_five_seconds(
