@@ -26,6 +26,10 @@ _BOTH: Final = DstRule(fixed=True, overlap=DstOverlap.BOTH)
 _WEEK_MINUTES: Final = 7 * 24 * 60
 _DAY_MINUTES: Final = 24 * 60
 _TICK: Final = timedelta(microseconds=1)
+_DAY: Final = timedelta(days=1)
+_EDGE: Final = 2 * _DAY
+"""How near to the first and last of many dates in a row each is looked at by itself: clocks were set by up to a day."""
+_YEAR_DAYS: Final = 366
 WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
 
@@ -73,7 +77,11 @@ class CalendarRule:
             return None
         zone = load_zone(self.zone or job_zone)
         local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
-        if local.date() in self._days or (local.month, local.day) in self.yearly:
+        day = local.date()
+        if day in self._days or (local.month, local.day) in self._yearly:
+            inner = self._inside_run(day)
+            if inner is not None:
+                return _midnight(inner[0], zone), _midnight(inner[1], zone)
             midnight = datetime.combine(local.date(), time())
             return _span(instant, midnight, midnight + timedelta(days=1), zone)
         for begin, end in self._minutes:
@@ -82,6 +90,33 @@ class CalendarRule:
                 monday = datetime.combine(local.date() - timedelta(days=local.weekday()), time())
                 return _span(instant, monday + timedelta(minutes=begin), monday + timedelta(minutes=end), zone)
         return None
+
+    def covers_all(self) -> bool:
+        """Whether it leaves out every day of the year, by itself."""
+        return len(self._yearly) >= _YEAR_DAYS
+
+    @property
+    def minutes(self) -> tuple[tuple[int, int], ...]:
+        """The weekly windows as minutes of a week that begins on Monday, joined where they touch."""
+        return self._minutes
+
+    def _inside_run(self, day: date) -> tuple[date, date] | None:
+        """Of many dates in a row the inner part, where no setting of the clocks can lead outside; None elsewhere."""
+        firsts, runs = self._runs
+        at = bisect_right(firsts, day)
+        if not at:
+            return None
+        begin, end = runs[at - 1][0] + _EDGE, runs[at - 1][1] - _EDGE
+        return (begin, end) if begin <= day < end else None
+
+    @cached_property
+    def _runs(self) -> tuple[Sequence[date], Sequence[tuple[date, date]]]:
+        runs = _joined([(day, day + _DAY) for day in self._days])
+        return [begin for begin, _ in runs], runs
+
+    @cached_property
+    def _yearly(self) -> frozenset[tuple[int, int]]:
+        return frozenset(self.yearly)
 
     @cached_property
     def _days(self) -> frozenset[date]:
@@ -117,6 +152,15 @@ def _span(instant: datetime, begin: datetime, end: datetime, zone: ZoneInfo) -> 
     later = [reading for reading in instants_of(end, zone, _BOTH) if reading > instant]
     first, last = (earlier[-1] if earlier else instant), (later[0] if later else instant + _TICK)
     return find_change(first, instant, zone) or first, find_change(instant, last, zone) or last
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return instants_of(datetime.combine(day, time()), zone, _BOTH)[0]
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, as one where they touch."""
+    return _joined(spans)
 
 
 def _joined(spans: Iterable[Any]) -> list[Any]:

@@ -2,21 +2,31 @@
 
 Due times at most `GRACE` old all run: that is the time a shard may take to change hands. Older ones follow
 the job's choice: within `window`, `last` runs only the newest, `all` every one up to a cap, `none` none. Due times of a
-pause do not run, unless whoever ended it wanted some. What does not run the ledger has, as ranges with a count.
+pause do not run, unless whoever ended it wanted some. What was asked for by its instant (`now`, `at`) runs, however
+late. What does not run the ledger has, as ranges with a count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from hourhand.model.counting import Stretch, last_before, newest, stretch
+from msgspec.structs import replace as with_fields
+
+from hourhand.model import counting
+from hourhand.model.counting import Stretch, count_quickly, newest_before, stretch
 from hourhand.model.schedule import Timing
 from hourhand.model.states import Reason
 
 GRACE: Final = timedelta(seconds=15)
 _TICK: Final = timedelta(microseconds=1)
+_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+FIRES_MAX: Final = 1000
+"""Runs that one plan makes; the rest is for the next one."""
+COUNTING_STEPS: Final = 50
+"""What counting a stretch costs, as so many due times that are walked over."""
 
 
 class CatchUp(StrEnum):
@@ -70,13 +80,62 @@ class Plan:
     next_due: datetime | None
 
 
+class Walk(Protocol):
+    """Due times as a plan meets them, one after the other, also those that a calendar leaves out."""
+
+    left: int
+    """Steps that this plan may still take; the rest is for the next one."""
+
+    @property
+    def timing(self) -> Timing:
+        """Answers by `next_after` what is not left out."""
+
+    def once(self) -> Sequence[datetime]:
+        """Due times that were asked for by their instant, in order."""
+
+    def left_out(self, due: datetime, before: datetime) -> tuple[MissedRange | None, datetime | None] | None:
+        """Where a calendar leaves the due time out: the stretch of those that begins there, and what follows it."""
+
+    def run_on(self, first: datetime, before: datetime) -> Stretch:
+        """Due times from `first` up to some that are earlier than `before`, none of which is left out."""
+
+    def next_after(self, due: datetime) -> datetime | None:
+        """What follows a due time."""
+
+
+class PlainWalk:
+    """Those of a job without calendars."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.timing = timing
+        self.left = counting.WALK_MAX
+        self.next_after = timing.next_after
+
+    def once(self) -> Sequence[datetime]:
+        return sorted(asked_instants(self.timing))
+
+    def left_out(self, due: datetime, before: datetime) -> None:
+        return None
+
+    def run_on(self, first: datetime, before: datetime) -> Stretch:
+        found = stretch(self.timing, first, before, max(self.left, 1))
+        counted = count_quickly(self.timing, first, first) is not None
+        self.left -= min(found.count, COUNTING_STEPS) if counted else found.count
+        return found
+
+
+def asked_instants(timing: Timing) -> list[datetime]:
+    """Of `now` and `at`."""
+    return [instant for each in timing.schedules if (instant := getattr(each, "instant", None)) is not None]
+
+
 def plan(
     timing: Timing,
     cursor: datetime,
     now: datetime,
     horizon: timedelta,
     policy: CatchUpPolicy,
-    fires_max: int = 1000,
+    fires_max: int = FIRES_MAX,
     pauses: Sequence[PauseSpan] = (),
 ) -> Plan:
     """Everything from the cursor up to `now + horizon`: what runs, what was missed, where the cursor goes.
@@ -84,157 +143,162 @@ def plan(
     Missed due times that cannot be counted are walked over up to a bound: then the cursor stands where the next plan
     goes on. It stops too at the first due time of a pause that is not over: nothing is decided about that before.
     """
-    if pauses:
-        return _around_pauses(timing, cursor, now, horizon, policy, fires_max, pauses)
-    if cursor >= now - GRACE:  # on time, as nearly always
-        return _ahead(timing, [], [], cursor, now + horizon, fires_max)
-    late = _late(timing, cursor, now - GRACE, now, policy, fires_max)
-    if late.next_due is None or late.next_due < now - GRACE:
-        return late
-    return _ahead(timing, late.fires, late.missed, late.next_due, now + horizon, fires_max)
+    if not pauses and cursor >= now - GRACE:  # on time, as nearly always
+        return _ahead(timing, cursor, now + horizon, fires_max)
+    return plan_walk(PlainWalk(timing), cursor, now, horizon, policy, fires_max, pauses)
 
 
-def _ahead(
-    timing: Timing,
-    fires: list[datetime],
-    missed: list[MissedRange],
-    due: datetime | None,
-    until: datetime,
-    fires_max: int,
-) -> Plan:
+def _ahead(timing: Timing, due: datetime | None, until: datetime, fires_max: int) -> Plan:
     # Bounded: a second-by-second job with a long horizon continues in the next plan.
+    fires: list[datetime] = []
     while due is not None and due <= until and len(fires) < fires_max:
         fires.append(due)
         due = timing.next_after(due)
-    return Plan(fires, missed, due)
+    return Plan(fires, [], due)
 
 
-def _late(
-    timing: Timing, cursor: datetime, before: datetime, now: datetime, policy: CatchUpPolicy, fires_max: int
-) -> Plan:
-    """What becomes of the due times from the cursor up to those earlier than `before`."""
-    if not timing.recurring:  # what was asked for by its instant runs, however late
-        return _ahead(timing, [], [], cursor, before - _TICK, fires_max)
-    missed: list[MissedRange] = []
-    inside: datetime | None = cursor
-    window_from = min(now - policy.window, before)
-    if cursor < window_from:
-        outside = stretch(timing, cursor, window_from)
-        missed.append(_missed(outside, Reason.CATCHUP_WINDOW))
-        inside = outside.next_due
-        if inside is None or inside < window_from:  # cut: newer ones follow
-            return Plan([], missed, inside)
-    if inside is None or inside >= before:
-        return Plan([], missed, inside)
-    stale = stretch(timing, inside, before)
-    if stale.next_due is not None and stale.next_due < before:  # cut: none of these is the last
-        return Plan([], [*missed, _missed(stale, Reason.CATCHUP_LAST)], stale.next_due)
-    return _some_of(timing, stale, policy, Reason.CATCHUP_LAST, None, missed)
-
-
-def _some_of(
-    timing: Timing,
-    stale: Stretch,
-    policy: CatchUpPolicy,
-    reason: Reason,
-    detail: str | None,
-    missed: list[MissedRange],
-) -> Plan:
-    """The newest of a stretch run, as the policy says; the others are in the ledger."""
-    keep = {CatchUp.LAST: 1, CatchUp.ALL: policy.runs_max, CatchUp.NONE: 0}[policy.mode]
-    fires = newest(timing, stale, min(keep, stale.count))
-    left_out = stale.count - len(fires)
-    if left_out:
-        last = last_before(timing, stale.first, fires[0]) if fires else stale.last
-        following = fires[0] if fires else stale.next_due
-        missed = [*missed, MissedRange(stale.first, last, left_out, reason, following, detail)]
-    return Plan(fires, missed, stale.next_due)
-
-
-def _missed(of: Stretch, reason: Reason, detail: str | None = None) -> MissedRange:
-    return MissedRange(of.first, of.last, of.count, reason, of.next_due, detail)
-
-
-# --- pauses -----------------------------------------------------------------------------------------------
-
-
-def _around_pauses(
-    timing: Timing,
-    cursor: datetime,
+def plan_walk(
+    walk: Walk,
+    cursor: datetime | None,
     now: datetime,
     horizon: timedelta,
     policy: CatchUpPolicy,
     fires_max: int,
     pauses: Sequence[PauseSpan],
 ) -> Plan:
-    """Part by part: what fell into a pause, and what lies between pauses."""
+    """Part by part: what is too old, what is late, what fell into a pause, what is on time."""
     fires: list[datetime] = []
     missed: list[MissedRange] = []
-    in_force = [span for span in pauses if span.end is None or span.end > now]
-    due: datetime | None = cursor
-    while due is not None:
-        if any(span.covers(due) for span in in_force):
-            return Plan(fires, missed, due)
-        begins = [span.start + _TICK for span in pauses if span.start >= due]
-        over = least([span for span in pauses if span.covers(due)])
-        if over is not None:
-            assert over.end is not None
-            end = min([over.end, *begins])
-            part = _paused(timing, due, over, end, policy, fires_max)
-        elif begins:
-            end = min(begins)
-            # The last of all that is late runs, and not the last before each pause.
-            last_is_later = policy.mode is CatchUp.LAST and _is_late_after(timing, end, now - GRACE, pauses)
-            here = replace(policy, mode=CatchUp.NONE) if last_is_later else policy
-            part = _between(timing, due, end, now, here, fires_max)
-        else:
-            part = plan(timing, due, now, horizon, policy, fires_max)
-            return Plan(fires + part.fires, missed + part.missed, part.next_due)
-        fires, missed, due = fires + part.fires, missed + part.missed, part.next_due
-        if (due is not None and due < end) or len(fires) >= fires_max:  # the next plan goes on there
+    due = cursor
+    if due is None or due > now + horizon:
+        return Plan(fires, missed, due)
+    parts = _parts(due, now, horizon, policy, pauses)
+    since = _Since(walk.timing, parts, policy)
+    once = walk.once()
+    at = 0
+    while due is not None and due <= now + horizon and walk.left > 0 and len(fires) < fires_max:
+        while parts[at].end <= due:
+            at += 1
+        part = parts[at]
+        left_out = walk.left_out(due, now + horizon + _TICK)
+        if left_out is not None:
+            gap, due = left_out
+            if gap is not None:
+                _tell(missed, gap)
+            continue
+        if part.held:
             break
+        asked = due in once
+        runs_from = due if asked else since(part)
+        if due >= runs_from:
+            walk.left -= 1
+            fires.append(due)
+            due = walk.next_after(due)
+            continue
+        before = min([part.end, runs_from, *(instant for instant in once if instant > due)])
+        found = walk.run_on(due, before)
+        assert part.reason is not None, "what is on time runs"
+        gap = MissedRange(found.first, found.last, found.count, part.reason, found.next_due, part.detail)
+        _tell(missed, gap)
+        due = found.next_due
     return Plan(fires, missed, due)
 
 
-def _is_late_after(timing: Timing, since: datetime, before: datetime, pauses: Sequence[PauseSpan]) -> bool:
-    """Whether a due time lies between the two that no pause covers."""
-    due = timing.next_after(since - _TICK)
-    while due is not None and due < before:
-        at = due
-        ends = [span.end for span in pauses if span.covers(at)]
-        if not ends:
-            return True
-        if None in ends:
-            return False
-        due = timing.next_after(max(end for end in ends if end is not None) - _TICK)
-    return False
+def _tell(missed: list[MissedRange], gap: MissedRange) -> None:
+    """Stretches that follow each other for the same reason are one."""
+    before = missed[-1] if missed else None
+    if before and (before.next_due, before.reason, before.detail) == (gap.first, gap.reason, gap.detail):
+        missed[-1] = replace(before, last=gap.last, count=before.count + gap.count, next_due=gap.next_due)
+    else:
+        missed.append(gap)
 
 
-_MORE: Final = {CatchUp.NONE: 0, CatchUp.LAST: 1, CatchUp.ALL: 2}
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Due times of [begin, end), of which the same is to be said."""
+
+    begin: datetime
+    end: datetime
+    reason: Reason | None = None
+    """Why some of them do not run; None: all run."""
+    detail: str | None = None
+    shares: Hashable = None
+    """Parts of which so many run together as their choice says; None: none runs."""
+    held: bool = False
+    """By a pause that is not over."""
+
+
+_ALL: Final = "all"
+_LAST: Final = "last"
+
+
+def _parts(
+    cursor: datetime, now: datetime, horizon: timedelta, policy: CatchUpPolicy, pauses: Sequence[PauseSpan]
+) -> list[_Part]:
+    fresh, stop = now - GRACE, now + horizon + _TICK
+    window_from = min(now - policy.window, fresh)
+    edges = {window_from, fresh, *(span.start + _TICK for span in pauses)}
+    edges |= {span.end for span in pauses if span.end is not None}
+    inner = sorted(edge for edge in edges if cursor < edge < stop)
+    parts: list[_Part] = []
+    for begin, end in zip([cursor, *inner], [*inner, stop], strict=True):
+        spans = [span for span in pauses if span.covers(begin)]
+        over = least(spans)
+        if over is not None:
+            held = any(span.end is None or span.end > now for span in spans)
+            shares = {CatchUp.NONE: None, CatchUp.LAST: over, CatchUp.ALL: _ALL}[over.catch_up]
+            parts.append(_Part(begin, end, Reason.PAUSED, over.detail, shares, held))
+        elif begin >= fresh:
+            parts.append(_Part(begin, end))
+        elif begin < window_from:
+            parts.append(_Part(begin, end, Reason.CATCHUP_WINDOW))
+        else:
+            late = {CatchUp.NONE: None, CatchUp.LAST: _LAST, CatchUp.ALL: _ALL}[policy.mode]
+            parts.append(_Part(begin, end, Reason.CATCHUP_LAST, shares=late))
+    return parts
+
+
+class _Since:
+    """From when on due times run: the cap is for all parts that share it together, and the newest come first."""
+
+    def __init__(self, timing: Timing, parts: Sequence[_Part], policy: CatchUpPolicy) -> None:
+        self._timing = _recurring_only(timing)
+        self._parts = [part for part in parts if not part.held]
+        self._runs_max = policy.runs_max
+        self._known: dict[Hashable, datetime] = {}
+
+    def __call__(self, part: _Part) -> datetime:
+        if part.reason is None:
+            return _ALWAYS
+        if part.shares is None:
+            return _NEVER
+        if part.shares not in self._known:
+            self._known[part.shares] = self._found(part.shares)
+        return self._known[part.shares]
+
+    def _found(self, shares: Hashable) -> datetime:
+        wanted = self._runs_max if shares == _ALL else 1
+        for part in reversed(self._parts):
+            if part.shares == shares:
+                newest = newest_before(self._timing, part.begin, part.end, wanted)
+                wanted -= len(newest)
+                if wanted <= 0:
+                    return newest[0]
+        return _ALWAYS
+
+
+def _recurring_only(timing: Timing) -> Timing:
+    """What was asked for by its instant runs anyway, and takes no place of others."""
+    recurring = tuple(schedule for schedule in timing.schedules if schedule.recurring)
+    return timing if len(recurring) in (0, len(timing.schedules)) else with_fields(timing, schedules=recurring)
+
+
+_MORE: Final[Mapping[CatchUp, int]] = {CatchUp.NONE: 0, CatchUp.LAST: 1, CatchUp.ALL: 2}
 
 
 def least(spans: Sequence[PauseSpan]) -> PauseSpan | None:
     """Of several pauses of one due time, the one that counts: it has the least of it run."""
     return min(spans, key=lambda span: _MORE[span.catch_up], default=None)
-
-
-def _paused(
-    timing: Timing, first: datetime, span: PauseSpan, end: datetime, policy: CatchUpPolicy, fires_max: int
-) -> Plan:
-    if not timing.recurring:
-        return _ahead(timing, [], [], first, end - _TICK, fires_max)
-    within = stretch(timing, first, end)
-    if within.next_due is not None and within.next_due < end:
-        return Plan([], [_missed(within, Reason.PAUSED, span.detail)], within.next_due)
-    return _some_of(timing, within, replace(policy, mode=span.catch_up), Reason.PAUSED, span.detail, [])
-
-
-def _between(
-    timing: Timing, first: datetime, before: datetime, now: datetime, policy: CatchUpPolicy, fires_max: int
-) -> Plan:
-    """Due times before a pause that nobody had planned when it began: as if nobody had planned them until now."""
-    fresh = now - GRACE
-    late = Plan([], [], first) if first >= fresh else _late(timing, first, min(before, fresh), now, policy, fires_max)
-    if late.next_due is None or late.next_due < fresh:
-        return late
-    return _ahead(timing, late.fires, late.missed, late.next_due, before - _TICK, fires_max)

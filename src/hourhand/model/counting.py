@@ -5,11 +5,11 @@ over one by one. Intervals are counted by division; cron expressions by their bi
 and due time by due time only around the hours in which clocks are set. Everything else is walked over, up to a bound.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -26,6 +26,7 @@ _NEAR: Final = timedelta(seconds=2)
 
 WALK_MAX: Final = 2000
 """Due times that are walked over in one go where they cannot be counted."""
+_TRIES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +73,27 @@ def last_before(timing: Timing, known: datetime, before: datetime) -> datetime:
     return low
 
 
-def newest(timing: Timing, of: Stretch, most: int) -> list[datetime]:
-    """The newest due times of a stretch, in order."""
-    if most <= 0:
+def newest_before(timing: Timing, since: datetime, before: datetime, most: int) -> list[datetime]:
+    """The newest due times of [since, before), in order, at most so many. They are looked for from the end, in
+    stretches that grow until they hold enough and are left when they hold far more: a few times `most` steps."""
+    if most <= 0 or since >= before:
         return []
-    if most == 1:
-        return [of.last]
-    if most >= of.count:
-        return list(_walk(timing, of.first, of.last))
-    back = timedelta(seconds=1)
-    first = of.first
-    while of.last - back > of.first:
-        found = timing.next_after(of.last - back)
-        assert found is not None, "the last one of the stretch lies ahead"
-        enough = count_quickly(timing, found, of.last + _TICK)
-        if enough is None:
-            enough = sum(1 for _ in zip(range(most), _walk(timing, found, of.last), strict=False))
-        if enough >= most:
-            first = found
+    enough, whole = 2 * most + 16, before - since
+    few, many = timedelta(0), None  # how far back there are too few, and more than enough
+    back = min(timedelta(seconds=1), whole)
+    for _ in range(_TRIES_MAX):
+        first = timing.next_after(before - back - _TICK)
+        found = list(islice(_walk(timing, first, before - _TICK), enough + 1))
+        if len(found) > enough:
+            many = back
+            back = few + (many - few) / 2
+            continue
+        if len(found) >= most or back >= whole:
             break
-        back *= 4
-    return list(deque(_walk(timing, first, of.last), maxlen=most))
+        few = back
+        wider = back * max(1.25, min(1.25 * most / max(len(found), 1), 64.0))
+        back = min(wider, whole) if many is None else min(wider, few + (many - few) / 2)
+    return found[-most:]
 
 
 def count_quickly(timing: Timing, first: datetime, before: datetime) -> int | None:
@@ -101,18 +102,18 @@ def count_quickly(timing: Timing, first: datetime, before: datetime) -> int | No
         return None
     if timing.end_at is not None:
         before = min(before, timing.end_at + _TICK)
+    schedule = timing.schedules[0]
+    if not isinstance(schedule, Every | CronSchedule):
+        return None
     if before <= first:
         return 0
-    schedule = timing.schedules[0]
-    if type(schedule) is Every:
+    if isinstance(schedule, Every):
         return (before - first - _TICK) // schedule.interval + 1
-    if type(schedule) is CronSchedule:
-        return _count_cron(timing, Cron.parse(schedule.text, schedule.seed), first, before)
-    return None
+    return _count_cron(timing, Cron.parse(schedule.text, schedule.seed), first, before)
 
 
-def _walk(timing: Timing, first: datetime, last: datetime) -> Iterator[datetime]:
-    due: datetime | None = first
+def _walk(timing: Timing, first: datetime | None, last: datetime) -> Iterator[datetime]:
+    due = first
     while due is not None and due <= last:
         yield due
         due = timing.next_after(due)

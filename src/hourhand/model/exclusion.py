@@ -6,24 +6,87 @@ the job anyway, nothing is added. What was left out is told by `plan_around`, fo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Final
 
-from hourhand.model.calendar import CalendarRule
-from hourhand.model.catchup import GRACE, CatchUpPolicy, MissedRange, PauseSpan, Plan, least, plan
-from hourhand.model.counting import Stretch, stretch
+from hourhand.model.calendar import CalendarRule, joined
+from hourhand.model.catchup import (
+    COUNTING_STEPS,
+    FIRES_MAX,
+    CatchUpPolicy,
+    MissedRange,
+    PauseSpan,
+    Plan,
+    asked_instants,
+    plan_walk,
+)
+from hourhand.model.counting import Stretch, count_quickly, stretch
+from hourhand.model.local_time import YEAR_MAX
 from hourhand.model.schedule import OnExcluded, Timing
 from hourhand.model.states import Reason
 
-STRETCHES_MAX: Final = 2000
-"""How many stretches in a row may be left out before a schedule counts as never allowed."""
+SPANS_MAX: Final = 5000
+"""How many spans in a row may be left out before a schedule counts as never allowed."""
+PLAN_SPANS_MAX: Final = 400
+"""How many of them one plan looks at; a cursor that waits for their end waits on there."""
 EVENTS_MAX: Final = 2000
-"""How many due times one plan looks at; the rest is for the next one."""
+"""How many due times are looked at for one page of a ledger."""
+PLAN_STEPS_MAX: Final = 500
+"""How many due times one plan walks over; the rest is for the next one."""
+_SPANS_BEFORE_DOUBT: Final = 8
+_WEEK: Final = (0, 7 * 24 * 60)
 _TICK: Final = timedelta(microseconds=1)
+_HORIZON: Final = datetime(YEAR_MAX + 1, 1, 1, tzinfo=UTC) - _TICK
 
 
-class TimingAround(Timing, frozen=True):
+class LeftOut:
+    """What calendars leave out by the clock of a zone. Remembers the spans it has come by: due times that follow each
+    other mostly lie in the same one."""
+
+    def __init__(self, rules: Sequence[CalendarRule], zone: str) -> None:
+        self._rules = rules
+        self._zone = zone
+        self._known: list[tuple[datetime, datetime] | None] = [None] * len(rules)
+
+    def span(self, place: int, instant: datetime) -> tuple[datetime, datetime] | None:
+        """The one of the calendar at that place around the instant."""
+        known = self._known[place]
+        if known is not None and known[0] <= instant < known[1]:
+            return known
+        found = self._rules[place].covering(instant, self._zone)
+        if found is not None:
+            self._known[place] = found
+        return found
+
+    def spans(self, instant: datetime) -> list[tuple[datetime, datetime]]:
+        return [span for place in range(len(self._rules)) if (span := self.span(place, instant)) is not None]
+
+    def reach(self, instant: datetime, until: datetime, spans_max: int) -> tuple[datetime, bool]:
+        """From where on there is anything allowed, and True; or how far was looked, and False."""
+        for step in range(spans_max):
+            if instant > until:
+                return instant, False
+            spans = self.spans(instant)
+            if not spans:
+                return instant, True
+            if step == _SPANS_BEFORE_DOUBT and self.is_everything:
+                return _HORIZON, False
+            instant = max(end for _, end in spans)
+        return instant, False
+
+    @cached_property
+    def is_everything(self) -> bool:
+        """Whether every week is left out from end to end, or every day of the year."""
+        by_zone: dict[str | None, list[tuple[int, int]]] = {}
+        for rule in self._rules:
+            by_zone.setdefault(rule.zone or self._zone, []).extend(rule.minutes)
+        return any(rule.covers_all() for rule in self._rules) or any(
+            joined(windows) == [_WEEK] for windows in by_zone.values()
+        )
+
+
+class TimingAround(Timing, frozen=True, dict=True):
     """A timing together with what its calendars say now."""
 
     rules: tuple[CalendarRule, ...] = ()
@@ -35,10 +98,14 @@ class TimingAround(Timing, frozen=True):
         """All due times, also those that are left out."""
         return Timing(**{name: getattr(self, name) for name in Timing.__struct_fields__})
 
+    @cached_property
+    def left_out(self) -> LeftOut:
+        return LeftOut(self.rules, self.zone)
+
     def next_after(self, instant: datetime) -> datetime | None:
         """The first due time strictly later that is allowed."""
         event = self.next_event(instant)
-        for _ in range(STRETCHES_MAX):
+        for _ in range(SPANS_MAX):
             if event is None:
                 return None
             allowed = self.allowed_from(event)
@@ -69,6 +136,18 @@ class TimingAround(Timing, frozen=True):
             return due
         return allowed if due is None else min(due, allowed)
 
+    def after_event(self, event: datetime) -> datetime | None:
+        """As `next_event`, of an instant that is one itself. What follows it is near, or is looked for again from how
+        far this came."""
+        due = super().next_after(event)
+        if self.on_excluded is OnExcluded.SKIP or not self.is_excluded(event):
+            return due
+        last = self.end_at or _HORIZON
+        reached, allowed = self.left_out.reach(event, last if due is None else due, PLAN_SPANS_MAX)
+        if reached > last or (not allowed and reached == _HORIZON):
+            return due
+        return reached if due is None else min(due, reached)
+
     def next_run(self, cursor: datetime) -> datetime | None:
         """When the job runs next, whose cursor stands there: perhaps at a due time that is left out."""
         if not self.is_excluded(cursor):
@@ -81,8 +160,11 @@ class TimingAround(Timing, frozen=True):
         due = super().next_after(cursor - _TICK)
         if self.on_excluded is OnExcluded.SKIP or due == cursor:
             return due
-        allowed = self.allowed_from(cursor)
-        return due if allowed is None or (due is not None and due < allowed) else allowed
+        last = self.end_at or _HORIZON
+        reached, allowed = self.left_out.reach(cursor, last if due is None else due, PLAN_SPANS_MAX)
+        if reached > last or (not allowed and reached == _HORIZON):
+            return due
+        return reached if due is None else min(due, reached)
 
     def waits_at(self, cursor: datetime, now: datetime) -> datetime | None:
         """An earlier instant for a cursor that waits for the next allowed time; None where it stands well."""
@@ -96,26 +178,24 @@ class TimingAround(Timing, frozen=True):
 
     def excluded_by(self, instant: datetime) -> str | None:
         """The name of a calendar that leaves it out; None if none does."""
-        for name, rule in zip(self.names, self.rules, strict=True):
-            if rule.covering(instant, self.zone) is not None:
+        for place, name in enumerate(self.names):
+            if self.left_out.span(place, instant) is not None:
                 return name
         return None
 
     def allowed_from(self, instant: datetime) -> datetime | None:
         """The instant itself if it is allowed, else the end of the stretch it lies in; None if that has none."""
-        for _ in range(STRETCHES_MAX):
-            spans = [span for rule in self.rules if (span := rule.covering(instant, self.zone)) is not None]
-            if not spans:
-                return instant
-            instant = max(end for _, end in spans)
-        return None
+        reached, allowed = self.left_out.reach(instant, _HORIZON, SPANS_MAX)
+        return reached if allowed else None
 
     def stretch_begin(self, instant: datetime) -> datetime:
-        """Where the stretch begins in which an excluded instant lies."""
-        for _ in range(STRETCHES_MAX):
-            spans = [span for rule in self.rules if (span := rule.covering(instant, self.zone)) is not None]
+        """Where the stretch begins in which an excluded instant lies; of a very long one, a part of it."""
+        for step in range(SPANS_MAX):
+            spans = self.left_out.spans(instant)
             if not spans:
                 return instant + _TICK
+            if step == _SPANS_BEFORE_DOUBT and self.left_out.is_everything:
+                return instant
             instant = min(begin for begin, _ in spans) - _TICK
         return instant
 
@@ -139,7 +219,7 @@ def events_from(timing: TimingAround, cursor: datetime, until: datetime) -> tupl
     due = timing.from_cursor(cursor)
     while due is not None and due <= until and len(events) < EVENTS_MAX:
         events.append((due, timing.excluded_by(due)))
-        due = timing.next_event(due)
+        due = timing.after_event(due)
     return events, due
 
 
@@ -165,6 +245,47 @@ def stretches(timing: Timing, first: datetime, before: datetime) -> Iterator[tup
         yield found, by
 
 
+class WalkAround:
+    """Due times of a job with calendars, as a plan meets them: see `catchup.Walk`."""
+
+    def __init__(self, timing: TimingAround) -> None:
+        self.timing = timing
+        self.left = PLAN_STEPS_MAX
+        self.next_after = timing.after_event
+        self._all = timing.without_calendars
+
+    def once(self) -> Sequence[datetime]:
+        """Those that are left out count where they are run instead."""
+        asked = asked_instants(self.timing)
+        if self.timing.on_excluded is OnExcluded.NEXT_ALLOWED:
+            asked += [end for instant in asked if (end := self.timing.allowed_from(instant)) is not None]
+        return sorted(asked)
+
+    def left_out(self, due: datetime, before: datetime) -> tuple[MissedRange | None, datetime | None] | None:
+        calendar = self.timing.excluded_by(due)
+        if calendar is None:
+            return None
+        if self._all.next_after(due - _TICK) != due:  # it waits for the next allowed time, which is later now
+            self.left -= 1
+            return None, self.timing.from_cursor(due)
+        place = self.timing.names.index(calendar)
+        span = self.timing.left_out.span(place, due)
+        assert span is not None, "that calendar leaves it out"
+        found = stretch(self._all, due, min(span[1], before), max(self.left, 1))
+        counted = count_quickly(self._all, due, due) is not None
+        self.left -= min(found.count, COUNTING_STEPS) if counted else found.count
+        following = self.timing.after_event(found.last)
+        gap = MissedRange(due, found.last, found.count, Reason.EXCLUDED, following, excluded_words(calendar))
+        return gap, following
+
+    def run_on(self, first: datetime, before: datetime) -> Stretch:
+        last, count, due = first, 1, self.next_after(first)
+        while due is not None and due < before and count < self.left and not self.timing.is_excluded(due):
+            last, count, due = due, count + 1, self.next_after(due)
+        self.left -= count
+        return Stretch(first, last, count, due)
+
+
 def plan_around(
     timing: TimingAround,
     cursor: datetime,
@@ -175,67 +296,7 @@ def plan_around(
 ) -> Plan:
     """As `plan`, for a job with calendars. The cursor visits also what is left out: it is told once it has passed.
     What a calendar leaves out is excluded, paused or not."""
-    events, following = events_from(timing, cursor, now + horizon)
-    if following is not None and following <= now + horizon:
-        return _cut(events, following, now, policy, pauses)
-    allowed = [due for due, calendar in events if calendar is None]
-    if not allowed:
-        return Plan([], _told(events, following, {}), following)
-    planned = plan(timing, allowed[0], now, horizon, policy, pauses=pauses)
-    next_due = planned.next_due
-    if next_due is None or next_due > now + horizon:
-        next_due = following
-    events = [(due, calendar) for due, calendar in events if next_due is None or due < next_due]
-    fires = set(planned.fires)
-    why = {
-        due: (gap.reason, gap.detail)
-        for gap in planned.missed
-        for due in allowed
-        if gap.first <= due <= gap.last and due not in fires
-    }
-    return Plan(planned.fires, _told(events, next_due, why), next_due)
-
-
-Why = tuple[Reason, str | None]
-
-
-def _cut(
-    events: Sequence[Event], following: datetime, now: datetime, policy: CatchUpPolicy, pauses: Sequence[PauseSpan]
-) -> Plan:
-    """After a long silence: newer due times follow, so none of these is run. Those that are not late are left to the
-    next plan, and so is what follows the first one of a pause that goes on."""
-    told: list[Event] = []
-    why: dict[datetime, Why] = {}
-    for due, calendar in events:
-        spans = [span for span in pauses if span.covers(due)]
-        goes_on = any(span.end is None or span.end > now for span in spans)
-        if due >= now - GRACE or (calendar is None and goes_on):
-            following = due
-            break
-        told.append((due, calendar))
-        over = least(spans)
-        if over is not None:
-            why[due] = Reason.PAUSED, over.detail
-        else:
-            why[due] = (Reason.CATCHUP_WINDOW if now - due > policy.window else Reason.CATCHUP_LAST), None
-    return Plan([], _told(told, following, why), following)
-
-
-def _told(events: Sequence[Event], following: datetime | None, why: Mapping[datetime, Why]) -> list[MissedRange]:
-    """What made no run: one range for due times that follow each other and have the same reason."""
-    ranges: list[MissedRange] = []
-    open_range = False
-    nexts = [*(due for due, _ in events[1:]), following]
-    for (due, calendar), next_due in zip(events, nexts, strict=False):
-        reason, detail = why.get(due, (None, None)) if calendar is None else (Reason.EXCLUDED, excluded_words(calendar))
-        if reason is None:
-            open_range = False
-        elif open_range and (ranges[-1].reason, ranges[-1].detail) == (reason, detail):
-            ranges[-1] = replace(ranges[-1], last=due, count=ranges[-1].count + 1, next_due=next_due)
-        else:
-            ranges.append(MissedRange(due, due, 1, reason, next_due, detail))
-            open_range = True
-    return ranges
+    return plan_walk(WalkAround(timing), timing.from_cursor(cursor), now, horizon, policy, FIRES_MAX, pauses)
 
 
 def excluded_words(calendar: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hourhand.model.counting import count_quickly, last_before, newest, stretch
+from hourhand.model.counting import count_quickly, last_before, newest_before, stretch
 from hourhand.model.schedule import CronSchedule, DstOverlap, Every, Gap, Timing
 
 TICK = timedelta(microseconds=1)
@@ -62,7 +62,7 @@ def test_a_stretch_is_what_walking_over_it_finds(timing: Timing, begin: datetime
     assert (found.first, found.last, found.count) == (walked[0], walked[-1], len(walked))
     assert found.next_due == timing.next_after(walked[-1])
     assert last_before(timing, first, before) == walked[-1]
-    assert newest(timing, found, most) == walked[-most:]
+    assert newest_before(timing, found.first, found.last + TICK, most) == walked[-most:]
 
 
 def test_the_end_of_a_schedule_ends_the_count() -> None:
@@ -79,7 +79,10 @@ def test_what_cannot_be_counted_is_walked_over_up_to_a_bound() -> None:
     found = stretch(timing, begin, begin + timedelta(days=1), walk_max=10)
     assert (found.count, found.next_due) == (10, timing.next_after(found.last))
     whole = stretch(timing, begin, begin + timedelta(hours=1))
-    assert newest(timing, whole, 7) == timing.due_between(begin - TICK, begin + timedelta(minutes=59), 1000)[-7:]
+    assert (
+        newest_before(timing, whole.first, whole.last + TICK, 7)
+        == timing.due_between(begin - TICK, begin + timedelta(minutes=59), 1000)[-7:]
+    )
 
 
 @pytest.mark.parametrize("cron", ["* * * * *", "*/15 * * * *", "0 3 * * *"])
