@@ -360,7 +360,7 @@ class ApiNode(Node):
         self.access = Access(store.tokens, store.names)
         submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
         operations = ApiOperations(
-            jobs=JobOperations(*submitting, config.submit, store.calendars, store.nodes),
+            jobs=JobOperations(*submitting, config.submit, store.calendars, store.nodes, store.pauses),
             runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.ids, self.bus),
             cluster=ClusterOperations(
                 store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops

@@ -46,6 +46,7 @@ class PauseStage:
             bus,
             SubmitSettings(),
             store.calendars,
+            pauses=store.pauses,
         )
         self.pauses = PauseOperations(store.pauses, store.names, self.clock, bus)
         self.queues = QueueOperations(store.queues, store.names, bus, store.pauses, self.clock)

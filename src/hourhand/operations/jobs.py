@@ -30,6 +30,7 @@ from hourhand.operations.definition import (
     faults_with_template,
     has_null,
 )
+from hourhand.operations.first_moments import PauseLooks, around_pauses, makes_recurring_runs
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
@@ -96,6 +97,7 @@ class JobOperations:
         settings: SubmitSettings,
         calendars: CalendarStore | None = None,
         nodes: PresentNodes | None = None,
+        pauses: PauseLooks | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -109,6 +111,7 @@ class JobOperations:
         self._keyed = KeyedSubmissions(submissions)
         self._calendars = calendars
         self._nodes = nodes
+        self._pauses = pauses
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
@@ -123,6 +126,8 @@ class JobOperations:
             if not earlier:
                 raise
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
+        if makes_recurring_runs(new):
+            [new] = await around_pauses(self._pauses, [new], now)
         if key is None and new.unique is None:
             await self._group.store(new)
         elif earlier := await self._submit([new], key, lambda _: "/unique_key"):
@@ -164,6 +169,7 @@ class JobOperations:
             if not earlier:
                 raise InvalidFields(faults)
             return SubmittedMany(earlier, replayed=True)
+        news = await around_pauses(self._pauses, news, now)
         if news:
             if key is None and all(new.unique is None for new in news):
                 await self._jobs.insert_jobs(news)
