@@ -75,6 +75,26 @@ async def test_a_schedule_of_which_calendars_leave_nothing_is_refused(
     assert codes(refused) == {"/calendars": "schedule-never-fires"}
 
 
+async def test_a_change_that_leaves_nothing_of_a_job_is_refused_and_names_it(
+    jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "weekend", WEEKEND)
+    await calendars.put(CALLER, "days", CalendarRequest(dates=["2040-01-01"]))
+    both = (await jobs.create(CALLER, daily(name="both", calendars=["weekend", "days"]))).job
+    for change in (
+        CalendarRequest(weekly=[WeeklyRequest(day="MON-SUN")]),
+        CalendarRequest(weekly=[WeeklyRequest(day="MON-FRI")]),
+    ):
+        with pytest.raises(InvalidFields) as refused:
+            await calendars.put(CALLER, "days", change)
+        assert codes(refused) == {"": "schedule-never-fires"}
+        assert f"both ({both.job_id})" in refused.value.faults[0].message
+    assert (await calendars.get(CALLER, "days")).version == 1
+    await calendars.put(CALLER, "days", CalendarRequest(weekly=[WeeklyRequest(day="MON-THU")]))
+    await jobs.cancel(CALLER, both.job_id)
+    await calendars.put(CALLER, "days", CalendarRequest(weekly=[WeeklyRequest(day="MON-SUN")]))
+
+
 async def test_the_next_times_of_a_job_are_those_that_its_calendars_leave(
     jobs: JobOperations, calendars: CalendarOperations, clock: SetClock
 ) -> None:

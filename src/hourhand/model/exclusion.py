@@ -22,7 +22,7 @@ from hourhand.model.catchup import (
     plan_walk,
 )
 from hourhand.model.counting import Stretch, count_quickly, stretch
-from hourhand.model.local_time import YEAR_MAX
+from hourhand.model.local_time import YEAR_MAX, ZoneFault
 from hourhand.model.schedule import OnExcluded, Timing
 from hourhand.model.states import Reason
 
@@ -207,6 +207,16 @@ def around(timing: Timing, calendars: Mapping[str, CalendarRule]) -> Timing:
         return timing
     fields = {name: getattr(timing, name) for name in Timing.__struct_fields__}
     return TimingAround(**fields, rules=tuple(calendars[name] for name in names), names=names)
+
+
+def nothing_is_left(timing: Timing, calendars: Mapping[str, CalendarRule], now: datetime) -> bool:
+    """Whether calendars take every due time from a schedule that would go on without end."""
+    if not timing.recurring or timing.end_at is not None:
+        return False
+    try:
+        return timing.next_after(now) is not None and around(timing, calendars).next_after(now) is None
+    except ZoneFault:
+        return False  # the scheduler tells of it
 
 
 Event = tuple[datetime, str | None]

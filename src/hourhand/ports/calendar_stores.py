@@ -33,7 +33,8 @@ class CalendarStore(Protocol):
         self, namespace_id: int, name: str, rule: CalendarRule, now: datetime, changed_by: str, expected: int | None
     ) -> int | None:
         """Makes or replaces a calendar and plans the jobs that use it anew, in one transaction. Its version; None, and
-        nothing is changed, when it has not the expected one (0: there must be none)."""
+        nothing is changed, when it has not the expected one (0: there must be none). Raises `InvalidFields` when it
+        would leave nothing of a recurring job that uses it."""
 
     async def delete(self, namespace_id: int, name: str) -> bool | None:
         """True when it is gone, False when jobs use it, None when there is none."""

@@ -1,5 +1,6 @@
 """Calendars, and what a change of one does to the jobs that use it."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -10,7 +11,8 @@ import asyncpg
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json, calendar_to_json
-from hourhand.model.exclusion import TimingAround
+from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.exclusion import TimingAround, nothing_is_left
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import timing_from_json
 from hourhand.ports.calendar_stores import CalendarRow
@@ -19,6 +21,10 @@ from hourhand.store.jsons import from_json, to_json
 from hourhand.store.timing_facts import TimingFacts
 
 _PAGE: Final = 1000
+_JOBS_CHECKED_MAX: Final = 1000
+"""Jobs of a calendar that are asked whether anything is left of them when it is changed."""
+_JOBS_NAMED_MAX: Final = 5
+_SLICE: Final = 50
 Rows = Sequence[CalendarRow]  # inside a class with a method `list`, that word is the method
 
 
@@ -65,6 +71,7 @@ class Calendars:
             if not rows:
                 return None
             if rows[0]["version"] > 1:
+                await self._refuse_if_nothing_is_left(db, namespace_id, name, now)
                 await self._plan_anew(db, namespace_id, name, now)
             version: int = rows[0]["version"]
             return version
@@ -77,6 +84,28 @@ class Calendars:
         return True if rows else None
 
     # --- steps -------------------------------------------------------------------------------------------
+
+    async def _refuse_if_nothing_is_left(self, db: Connection, namespace_id: int, name: str, now: datetime) -> None:
+        """As for a new job: with the rule that was just put in place, something must be left of each schedule that goes
+        on. Raising takes the rule back."""
+        rows = await self._fetch(db, "jobs_of_calendar", namespace_id=namespace_id, name=name, limit=_JOBS_CHECKED_MAX)
+        if not rows:
+            return
+        facts = TimingFacts(self._database)
+        rules = await facts.rules_of([row["job_id"] for row in rows], db)
+        left: list[str] = []
+        for place, row in enumerate(rows):
+            if place % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now):
+                left.append(f"{row['name']} ({row['job_id']})")
+                if len(left) > _JOBS_NAMED_MAX:
+                    break
+        if left:
+            more = " and others" if len(left) > _JOBS_NAMED_MAX else ""
+            message = f"it would leave out every due time of {', '.join(left[:_JOBS_NAMED_MAX])}{more}"
+            hint = "take it from these jobs first, or pause them"
+            raise InvalidFields([Fault("", "schedule-never-fires", message, hint)])
 
     async def _plan_anew(self, db: Connection, namespace_id: int, name: str, now: datetime) -> None:
         """Cursors visit every due time, also those that are left out, so a scheduler that reads the new rule does right

@@ -13,7 +13,7 @@ from hourhand.model.calendar import Blackout, CalendarRule
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.catchup import GRACE, CatchUp, CatchUpPolicy, PauseSpan, Plan
 from hourhand.model.counting import newest_before
-from hourhand.model.exclusion import TimingAround, around
+from hourhand.model.exclusion import TimingAround, around, nothing_is_left
 from hourhand.model.planning import plan_job
 from hourhand.model.schedule import At, CronSchedule, Every, OnExcluded, RRuleSchedule, Timing
 from hourhand.model.states import Reason
@@ -246,3 +246,11 @@ def test_many_dates_in_a_row_leave_out_what_each_of_them_alone_would(zone: str) 
             assert span[0] <= instant < span[1]
             for inner in (span[0], span[1] - TICK):
                 assert any(rule.covering(inner, zone) for rule in apart)
+
+
+def test_a_recurring_schedule_without_an_end_of_which_calendars_leave_nothing_is_known() -> None:
+    minutes = Timing((CronSchedule("* * * * *"),), calendars=("x", "y"))
+    assert nothing_is_left(minutes, HALVES, NOW)
+    assert not nothing_is_left(minutes, {"x": HALVES["x"]}, NOW)
+    assert not nothing_is_left(Timing(minutes.schedules, calendars=("x",), end_at=NOW + HOUR), EVERYTHING, NOW)
+    assert not nothing_is_left(Timing((At(NOW + HOUR),), calendars=("x",)), EVERYTHING, NOW)

@@ -61,3 +61,13 @@ SELECT t.job_id, t.next_fire, t.version, j.timing
 UPDATE hourhand.timetable t SET next_fire = x.next_fire
   FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @next_fires::timestamptz[]) AS x(job_id, expected, next_fire)
  WHERE t.job_id = x.job_id AND t.next_fire = x.expected;
+
+-- name: jobs_of_calendar
+-- Jobs that use it and go on by themselves, one page: those that have a cursor, and those that are paused.
+SELECT j.job_id, j.name, j.timing
+  FROM hourhand.calendar_jobs l
+  JOIN hourhand.jobs j ON j.namespace_id = l.namespace_id AND j.job_id = l.job_id
+ WHERE l.namespace_id = @namespace_id AND l.calendar = @name AND j.timing IS NOT NULL
+   AND (j.status = 1 OR (j.status = 0 AND EXISTS (SELECT FROM hourhand.timetable t WHERE t.job_id = j.job_id)))
+ ORDER BY l.job_id
+ LIMIT @limit;
