@@ -73,8 +73,6 @@ def _data(found: "Preview") -> dict[str, Any]:
         "times": [format_instant(time) for time in found.times],
         "words": found.words,
         "notes": found.notes,
-        "dst_days": [day.isoformat() for day in found.dst_days],
-        "more": found.more,
     }
 
 
