@@ -239,7 +239,17 @@ def _unusable_text(text: str, pointer: str) -> Iterator[Fault]:
     if _LONE_SURROGATE.search(text):
         yield Fault(pointer, "invalid-unicode", "the text has half of a surrogate pair, which is no character")
     elif "\x00" in text:
-        yield Fault(pointer, "invalid-unicode", "the character NUL (\\u0000) cannot be stored")
+        yield _nul_fault(pointer)
+
+
+def _nul_fault(pointer: str) -> Fault:
+    """As whoever reads the field would say it: there a NUL is as wrong as any other strange character."""
+    path = [part for part in pointer.split("/")[1:] if not part.isdigit()]
+    if path[:1] == ["schedule"] and path[-1] == "cron":
+        return Fault(pointer, "cron-syntax", "the character '\\x00' has no meaning in a cron expression")
+    if path == ["zone"]:
+        return Fault(pointer, "unknown-timezone", "the name has the character NUL and is no time zone")
+    return Fault(pointer, "invalid-unicode", "the character NUL (\\u0000) cannot be stored")
 
 
 def _misfits(plain: _Plain, expected: shapes.Type, pointer: str) -> Iterator[Fault]:

@@ -23,6 +23,8 @@ class Parameter:
     description: str
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
     repeatable: bool = False
+    judged_by_reader: bool = False
+    """What is no text for the database is left to whoever reads it, who knows better what to say of it."""
 
 
 NAMESPACE: Final = Parameter("namespace", "The namespace to work in; by default the token's own.")
@@ -120,7 +122,7 @@ def _check(name: str, value: str, known: Mapping[str, Parameter], repeated: bool
         raise _unknown(name, list(known))
     if repeated and not parameter.repeatable:
         raise InvalidParameter(name, "is given twice", "repeated-parameter")
-    if "\x00" in value:
+    if "\x00" in value and not parameter.judged_by_reader:
         raise InvalidParameter(name, "the character NUL is not possible")
     schema = parameter.schema
     if "enum" in schema:

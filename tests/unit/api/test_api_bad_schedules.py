@@ -110,7 +110,11 @@ async def test_cron_expressions(api: httpx.AsyncClient, row: int, text: str, cod
 
 async def test_row_71_a_nul_is_refused_before_anything_reads_it(api: httpx.AsyncClient) -> None:
     [fault] = await refused(api, {"schedule": {"cron": "0 0\x00* * *"}})
-    assert fault["code"] in ("invalid-unicode", "nul-byte", "cron-syntax")
+    assert (fault["pointer"], fault["code"]) == ("/schedule/cron", "cron-syntax")
+    several = await refused(api, {"schedule": [{"cron": "0 0 * * *"}, {"cron": "0 0\x00* * *"}]})
+    assert [(fault["pointer"], fault["code"]) for fault in several] == [("/schedule/1/cron", "cron-syntax")]
+    answer = await api.get("/api/v1/schedules/preview?cron=0%200%00*%20*%20*")
+    assert faults_of(answer) == {"/cron": "cron-syntax"}
 
 
 @pytest.mark.parametrize(("row", "text", "code", "said"), CRONS)
@@ -194,7 +198,14 @@ async def test_row_78_up_to_three_zones_are_suggested(api: httpx.AsyncClient) ->
 
 async def test_row_81_a_zone_with_a_nul_is_refused(api: httpx.AsyncClient) -> None:
     [fault] = await refused(api, {"schedule": HOURLY, "zone": "Europe/\x00Berlin"})
-    assert fault["pointer"] == "/zone"
+    assert (fault["pointer"], fault["code"]) == ("/zone", "unknown-timezone")
+    answer = await api.get("/api/v1/schedules/preview?cron=0%200%20*%20*%20*&zone=Europe/%00Berlin")
+    assert faults_of(answer) == {"/zone": "unknown-timezone"}
+
+
+async def test_a_nul_in_a_payload_is_broken_text_whatever_its_key(api: httpx.AsyncClient) -> None:
+    [fault] = await refused(api, {"schedule": HOURLY, "payload": {"cron": "\x00"}})
+    assert (fault["pointer"], fault["code"]) == ("/payload/cron", "invalid-unicode")
 
 
 @pytest.mark.parametrize("count", ["0", "100000", "501", "-1", "ten", "１０", ""])

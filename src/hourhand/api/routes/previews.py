@@ -16,10 +16,10 @@ from hourhand.operations.previews import COUNT_DEFAULT, KINDS, PreviewOperations
 _PATH: Final = "/api/v1/schedules/preview"
 _TIME: Final = {"type": "string", "format": "date-time"}
 _PARAMETERS: Final = (
-    Parameter("cron", "A cron expression; several for their union.", repeatable=True),
+    Parameter("cron", "A cron expression; several for their union.", repeatable=True, judged_by_reader=True),
     *(Parameter(kind, f"As in a schedule: {kind}.") for kind in KINDS if kind != "cron"),
     Parameter("first", "The first time of `rrule`."),
-    Parameter("zone", "The IANA zone by whose clock it goes; by default UTC."),
+    Parameter("zone", "The IANA zone by whose clock it goes; by default UTC.", judged_by_reader=True),
     Parameter("start_at", "Not due before.", _TIME),
     Parameter("end_at", "Not due after.", _TIME),
     Parameter("dst_gap", "fire_after or skip."),
