@@ -94,7 +94,10 @@ def import_(name: str, file: str, tz: str | None) -> None:
 
     text = read_text(file)
     with connected() as client:
-        _show(client.import_calendar(name, text, tz))
+        imported = client.import_calendar(name, text, tz)
+    for note in imported.notes:
+        say(f"note: {note}")
+    _show(imported)
 
 
 @calendar.command()

@@ -401,6 +401,8 @@ class CalendarView(msgspec.Struct, kw_only=True):
     created_at: datetime | None = None
     updated_at: datetime | None = None
     updated_by: str | None = None
+    notes: list[str] = []
+    """Of an import: what whoever asked for it should know."""
 
 
 class PreviewView(msgspec.Struct, kw_only=True):

@@ -44,26 +44,46 @@ class _Event:
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file comes to."""
+
+    rule: CalendarRule
+    notes: list[str]
+    """What whoever imports it should know."""
+
+
 def read_icalendar(text: str, zone_name: str | None, now: datetime) -> CalendarRule:
     """The times of all events. Raises `ICalendarFault`."""
+    return import_icalendar(text, zone_name, now).rule
+
+
+def import_icalendar(text: str, zone_name: str | None, now: datetime) -> Imported:
+    """The same, and that repeated events go on beyond what was followed of them."""
     if len(text) > BYTES_MAX:
         raise ICalendarFault(f"at most {BYTES_MAX} characters are read")
     zone = load_zone(zone_name or "UTC")
     days: set[date] = set()
     blackouts: set[Blackout] = set()
     count = 0
+    until = datetime.combine(now.astimezone(UTC).date() + timedelta(days=366 * YEARS_AHEAD), time())
+    goes_on = False
     for event in _events(text):
         count += 1
         if count > EVENTS_MAX:
             raise ICalendarFault(f"there are more than {EVENTS_MAX} events")
-        _add(event, zone, now, days, blackouts)
+        goes_on |= _add(event, zone, until, days, blackouts)
         if len(days) > DATES_MAX or len(blackouts) > BLACKOUTS_MAX:
             limits = f"{DATES_MAX} dates and {BLACKOUTS_MAX} blackouts"
             raise ICalendarFault(f"the events make more than a calendar holds: {limits}", event.line)
     if not count:
         raise ICalendarFault("there is no event in it (BEGIN:VEVENT)")
     ordered = sorted(blackouts, key=lambda blackout: (blackout.begin, blackout.end, blackout.reason))
-    return CalendarRule(zone=zone_name, dates=tuple(sorted(days)), blackouts=tuple(ordered))
+    rule = CalendarRule(zone=zone_name, dates=tuple(sorted(days)), blackouts=tuple(ordered))
+    note = (
+        f"repeated events are followed for {YEARS_AHEAD} years, until {until.date()}; import the file again before then"
+    )
+    return Imported(rule, [note] if goes_on else [])
 
 
 def _events(text: str) -> Iterator[_Event]:
@@ -110,7 +130,8 @@ def _read_line(event: _Event, number: int, line: str) -> None:
         event.properties[name] = (value, match["parameters"])
 
 
-def _add(event: _Event, zone: ZoneInfo, now: datetime, days: set[date], blackouts: set[Blackout]) -> None:
+def _add(event: _Event, zone: ZoneInfo, until: datetime, days: set[date], blackouts: set[Blackout]) -> bool:
+    """Adds the times of an event up to `until`; whether it goes on after that."""
     given = event.properties
     if "DTSTART" not in given:
         raise ICalendarFault("the event has no DTSTART", event.line)
@@ -118,11 +139,13 @@ def _add(event: _Event, zone: ZoneInfo, now: datetime, days: set[date], blackout
     # Holidays are often written as whole days that do not block time: those count all the same.
     is_free = given.get("TRANSP", ("",))[0].upper() == "TRANSPARENT" and not whole_day
     if is_free or given.get("STATUS", ("",))[0].upper() == "CANCELLED":
-        return
+        return False
     length = _length(event, begin, whole_day, zone)
     reason = given.get("SUMMARY", ("",))[0].replace("\\,", ",").replace("\\;", ";").replace("\\n", " ")[:200]
     skipped = {_time(value, parameters, zone, event.line)[0] for value, parameters in event.left_out}
-    for start in _starts(event, begin, own_zone, now):
+    for start in _starts(event, begin, own_zone):
+        if start > until and "RRULE" in given:
+            return True
         if start in skipped:
             continue
         if whole_day:
@@ -130,6 +153,7 @@ def _add(event: _Event, zone: ZoneInfo, now: datetime, days: set[date], blackout
         elif length > timedelta(0):
             instant = instants_of(start, own_zone, _FIXED)[0]
             blackouts.add(Blackout(instant, instant + length, reason))
+    return False
 
 
 def _time(value: str, parameters: str, zone: ZoneInfo, line: int) -> tuple[datetime, bool, ZoneInfo]:
@@ -168,19 +192,18 @@ def _length(event: _Event, begin: datetime, whole_day: bool, zone: ZoneInfo) -> 
     return timedelta(days=1) if whole_day else timedelta(0)
 
 
-def _starts(event: _Event, begin: datetime, zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
+def _starts(event: _Event, begin: datetime, zone: ZoneInfo) -> Iterator[datetime]:
     if "RRULE" not in event.properties:
         yield begin
         return
     text = event.properties["RRULE"][0]
-    until = datetime.combine(now.astimezone(UTC).date() + timedelta(days=366 * YEARS_AHEAD), time())
     try:
         rule = RRule.compile(normal_text(text), begin, end_of(text, begin, zone))
         start = rule.next_local(begin - timedelta(seconds=1))
     except RRuleFault as fault:
         raise ICalendarFault(f"RRULE: {fault}", event.line) from None
     for _ in range(DATES_MAX + 1):
-        if start is None or start > until:
+        if start is None:
             return
         yield start
         start = rule.next_local(start)

@@ -11,6 +11,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
+from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import DstRule, Gap, find_change, load_zone
 from hourhand.model.rrule import RRule
 from hourhand.model.rrule_text import Frequency, parse_parts
@@ -55,7 +56,7 @@ def preview(timing: Timing, start: datetime, end: datetime | None, count_max: in
     times = times[:count_max]
     until = end if end is not None and not more else (times[-1] if times else start)
     changed = list(_changed_days(timing, start, until))
-    notes = [*_notes(timing), *(day.note for day in changed[:NOTES_MAX])]
+    notes = [*_notes(timing), *_left_out_notes(timing, times, start, end), *(day.note for day in changed[:NOTES_MAX])]
     if len(changed) > NOTES_MAX:
         notes.append(f"and {len(changed) - NOTES_MAX} more days on which the clock changes")
     if more and end is not None:
@@ -88,6 +89,19 @@ def _notes(timing: Timing) -> Iterator[str]:
         yield f"completed after {timing.max_runs} runs"
 
 
+def _left_out_notes(timing: Timing, times: Sequence[datetime], start: datetime, end: datetime | None) -> Iterator[str]:
+    if times or not isinstance(timing, TimingAround):
+        return
+    first = timing.without_calendars.next_after(start - _TICK)
+    if first is None or (end is not None and first > end):
+        return
+    names = ", ".join(timing.names)
+    if timing.next_after(start - _TICK) is None:
+        yield f"the calendars leave out every due time, so it never falls due ({names})"
+    else:
+        yield f"the calendars leave out every due time of the stretch that is asked for ({names})"
+
+
 def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
     parts = parse_parts(schedule.text)
     days = parts.month_days or ((schedule.first.day,) if not parts.weekdays else ())
@@ -111,7 +125,7 @@ def _changed_days(timing: Timing, start: datetime, end: datetime) -> Iterator[Ch
         if change is not None:
             note = _note_of_change(change, zone, local, timing)
             if note is not None:
-                yield ChangedDay(change.astimezone(zone).date(), note)
+                yield ChangedDay(_day_of(change, zone), note)
         step += _STEP
 
 
@@ -130,7 +144,13 @@ def _note_of_change(change: datetime, zone: ZoneInfo, schedules: Sequence[Schedu
         return None
     moved = f"{there:%H:%M} forward to" if here > there else f"{there:%H:%M} back to"
     shown = f"{here:%H:%M}" if here.date() == there.date() else f"{here:%Y-%m-%d %H:%M}"
-    return f"{there:%Y-%m-%d}: the clock goes from {moved} {shown}; {'; '.join(dict.fromkeys(effects))}"
+    return f"{_day_of(change, zone)}: the clock goes from {moved} {shown}; {'; '.join(dict.fromkeys(effects))}"
+
+
+def _day_of(change: datetime, zone: ZoneInfo) -> date:
+    """The day whose times are left out or come twice, or at least begin to: also where that is at midnight."""
+    before = (change - _TICK).astimezone(zone).replace(tzinfo=None, fold=0) + _TICK
+    return min(before, change.astimezone(zone).replace(tzinfo=None, fold=0)).date()
 
 
 def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, timing: Timing) -> str | None:

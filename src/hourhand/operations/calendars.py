@@ -12,7 +12,7 @@ from hourhand.model.calendar import CalendarRule, calendar_to_json
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.errors import Conflict, Fault, InvalidFields, InvalidParameter, NotFound
 from hourhand.model.exclusion import around
-from hourhand.model.icalendar import ICalendarFault, read_icalendar
+from hourhand.model.icalendar import ICalendarFault, import_icalendar
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import Timing
 from hourhand.operations.requests import Caller
@@ -49,7 +49,10 @@ class CalendarRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     description: str | None = None
 
 
-class CalendarView(msgspec.Struct, kw_only=True):
+Notes = list[str]
+
+
+class CalendarView(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     zone: str | None
     dates: list[str]
@@ -62,6 +65,8 @@ class CalendarView(msgspec.Struct, kw_only=True):
     created_at: datetime
     updated_at: datetime
     updated_by: str
+    notes: Notes = []
+    """Of an import: what whoever asked for it should know."""
 
 
 class Clock(Protocol):
@@ -107,16 +112,17 @@ class CalendarOperations:
         its weekly windows and its description stay."""
         old = await self._store.get(caller.namespace_id, _checked(name))
         try:
-            rule = read_icalendar(text, zone or (old.rule.zone if old else None), self._clock.now())
+            imported = import_icalendar(text, zone or (old.rule.zone if old else None), self._clock.now())
         except ICalendarFault as fault:
             raise InvalidFields([Fault("", "invalid-icalendar", str(fault))]) from None
         except ZoneFault as fault:
             raise InvalidFields([Fault("/zone", fault.code, str(fault), allowed=fault.suggestions or None)]) from None
+        rule = imported.rule
         if old is not None:
             rule = CalendarRule(
                 rule.zone, rule.dates, old.rule.yearly, old.rule.weekly, rule.blackouts, old.rule.description
             )
-        return await self._put(caller, name, rule, if_version)
+        return msgspec.structs.replace(await self._put(caller, name, rule, if_version), notes=imported.notes)
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Refused while jobs use it."""

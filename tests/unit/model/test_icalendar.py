@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from hourhand.model.icalendar import ICalendarFault, read_icalendar
+from hourhand.model.icalendar import ICalendarFault, import_icalendar, read_icalendar
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)
 
@@ -82,3 +82,13 @@ def test_files_that_cannot_be_used_are_refused_with_the_line(text: str, said: st
     with pytest.raises(ICalendarFault) as caught:
         read_icalendar(text, None, NOW)
     assert said in str(caught.value)
+
+
+def test_an_import_says_until_when_repeated_events_are_followed_if_they_go_on() -> None:
+    for rule, goes_on in (("FREQ=YEARLY", True), ("FREQ=YEARLY;COUNT=3", False), (None, False)):
+        lines = "DTSTART;VALUE=DATE:20261225" + (f"\nRRULE:{rule}" if rule else "")
+        imported = import_icalendar(events(lines), None, NOW)
+        assert len(imported.rule.dates) == {"FREQ=YEARLY": 10, "FREQ=YEARLY;COUNT=3": 3, None: 1}[rule]
+        assert imported.notes == goes_on * [
+            "repeated events are followed for 10 years, until 2036-05-11; import the file again before then"
+        ]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hourhand.model.calendar_form import read_calendar
+from hourhand.model.exclusion import around
 from hourhand.model.preview import Preview, preview
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.words import cron_words, timing_words
@@ -93,8 +95,32 @@ def test_what_the_note_says_is_what_the_times_do() -> None:
 def test_a_skipped_calendar_day_is_named_too() -> None:
     timing = parse_timing({"cron": "0 9 * * *"}, "Pacific/Apia", now=datetime(2011, 12, 1, tzinfo=UTC), seed=0)
     start = datetime(2011, 12, 28, tzinfo=UTC)
-    [note] = preview(timing, start, start + timedelta(days=5), 50).notes
+    found = preview(timing, start, start + timedelta(days=5), 50)
+    [note] = found.notes
+    assert found.dst_days == [date(2011, 12, 30)]
     assert note.startswith("2011-12-30: the clock goes from 00:00 forward to 2011-12-31 00:00; 09:00 does not exist")
+
+
+def test_a_clock_set_back_over_midnight_is_named_by_the_day_whose_times_come_twice() -> None:
+    timing = parse_timing({"cron": "30 23 * * *"}, "America/Asuncion", now=datetime(2020, 1, 1, tzinfo=UTC), seed=0)
+    start = datetime(2020, 3, 20, tzinfo=UTC)
+    found = preview(timing, start, start + timedelta(days=5), 50)
+    assert found.dst_days == [date(2020, 3, 21)]
+    assert found.notes[0].startswith(
+        "2020-03-21: the clock goes from 00:00 back to 2020-03-21 23:00; 23:30 comes twice"
+    )
+
+
+def test_calendars_that_leave_nothing_get_a_note() -> None:
+    timing = parse_timing({"cron": "0 9 * * *"}, now=NOW, seed=0, calendars=["x"])
+    never = around(timing, {"x": read_calendar(weekly=[{"day": "MON-SUN"}])})
+    assert preview(never, NOW, None, 5).notes == ["the calendars leave out every due time, so it never falls due (x)"]
+    weekend = around(timing, {"x": read_calendar(weekly=[{"day": "SAT-SUN"}])})
+    sunday = NOW + timedelta(hours=20)
+    assert preview(weekend, NOW, sunday, 5).notes == [
+        "the calendars leave out every due time of the stretch that is asked for (x)"
+    ]
+    assert preview(weekend, NOW + timedelta(hours=10), sunday, 5).notes == []
 
 
 def test_both_day_fields_get_a_note_that_either_is_enough() -> None:
