@@ -1,6 +1,7 @@
 """What a caller may ask of jobs: submit, read, change, pause, resume, cancel, run now."""
 
 import asyncio
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -57,6 +58,8 @@ from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionS
 
 SLICE = 500
 """Jobs of a batch that are checked in one go."""
+CHANGES_TRIED_MAX = 50
+"""In each round of writers that meet, one comes through."""
 DUPLICATES_MAX = 100
 """Jobs of a batch that are told to be there already; more help nobody."""
 
@@ -221,8 +224,11 @@ class JobOperations:
         return JobPage(shown, jobs[limit - 1].job_id if len(jobs) > limit else None)
 
     async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
-        """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version."""
-        for _ in range(5):
+        """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version. Without
+        a version the last writer wins: whoever was overtaken begins anew with what is there now."""
+        for turn in range(CHANGES_TRIED_MAX):
+            if turn:
+                await asyncio.sleep(random.uniform(0, min(turn * 0.002, 0.05)))  # noqa: S311 - not all at once again
             old = await self.get(caller, job_id)
             refuse_other_version(old, if_version)
             if old.state is JobState.CANCELLED:
