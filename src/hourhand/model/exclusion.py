@@ -48,6 +48,8 @@ class LeftOut:
         self._rules = rules
         self._zone = zone
         self._known: list[tuple[datetime, datetime] | None] = [None] * len(rules)
+        self._stretch: tuple[datetime, datetime] | None = None
+        """The last one that was gone through: all of it is left out, and perhaps what follows."""
 
     def span(self, place: int, instant: datetime) -> tuple[datetime, datetime] | None:
         """The one of the calendar at that place around the instant."""
@@ -64,7 +66,15 @@ class LeftOut:
 
     def reach(self, instant: datetime, until: datetime, spans_max: int) -> tuple[datetime, bool]:
         """From where on there is anything allowed, and True; or how far was looked, and False."""
+        reached, allowed = self._reach(instant, until, spans_max)
+        if reached > instant:
+            self._stretch = instant, reached
+        return reached, allowed
+
+    def _reach(self, instant: datetime, until: datetime, spans_max: int) -> tuple[datetime, bool]:
         for step in range(spans_max):
+            if self._stretch is not None and self._stretch[0] <= instant < self._stretch[1]:
+                instant = self._stretch[1]
             if instant > until:
                 return instant, False
             spans = self.spans(instant)
@@ -227,8 +237,15 @@ def events_from(timing: TimingAround, cursor: datetime, until: datetime) -> tupl
     """The due times from the cursor up to `until`, with those that are left out, and the one that follows; bounded."""
     events: list[Event] = []
     due = timing.from_cursor(cursor)
-    while due is not None and due <= until and len(events) < EVENTS_MAX:
-        events.append((due, timing.excluded_by(due)))
+    all_due = timing.without_calendars
+    for _ in range(EVENTS_MAX):
+        if due is None or due > until:
+            break
+        calendar = timing.excluded_by(due)
+        if calendar is not None and all_due.next_after(due - _TICK) != due:
+            due = timing.from_cursor(due)  # how far was looked for the next allowed time
+            continue
+        events.append((due, calendar))
         due = timing.after_event(due)
     return events, due
 

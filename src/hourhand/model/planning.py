@@ -14,7 +14,7 @@ from hourhand.model.exclusion import TimingAround, plan_around
 from hourhand.model.schedule import Timing
 from hourhand.model.states import Reason
 
-OVERDUE_PLANS_MAX: Final = 50
+OVERDUE_PLANS_MAX: Final = 200
 """How often `overdue` goes on where due times must be walked over."""
 _TICK: Final = timedelta(microseconds=1)
 

@@ -179,24 +179,19 @@ class Planner:
 
     def _move(self, cursor: Cursor, now: datetime) -> Move:
         try:
-            move = self._planned(cursor, now)
+            if cursor.is_apart:
+                return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
+            # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
+            due = cursor.timing.next_after(cursor.next_fire - _TICK)
+            if due is None:
+                return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
+            spans = self._spans.get(cursor.job_id) if self._spans else None
+            if spans:
+                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup, pauses=spans)
+            else:
+                planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         except Exception as fault:  # whatever is wrong with one job must not hold up everybody else's
             return self._unplannable.put_aside(cursor, fault, now)
-        self._unplannable.planned(cursor.job_id)
-        return move
-
-    def _planned(self, cursor: Cursor, now: datetime) -> Move:
-        if cursor.is_apart:
-            return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
-        # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
-        due = cursor.timing.next_after(cursor.next_fire - _TICK)
-        if due is None:
-            return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
-        spans = self._spans.get(cursor.job_id) if self._spans else None
-        if spans:
-            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup, pauses=spans)
-        else:
-            planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
 
     def _announce(self, ready: Sequence[datetime], now: datetime) -> None:

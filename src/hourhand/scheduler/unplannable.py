@@ -32,7 +32,8 @@ _TICK: Final = timedelta(microseconds=1)
 
 class Unplannable:
     def __init__(self) -> None:
-        self._failures: dict[UUID, int] = {}
+        self._failures: dict[UUID, tuple[int, datetime]] = {}
+        """How often in a row, and until when it rests."""
 
     def put_aside(self, cursor: Cursor, fault: Exception, now: datetime) -> Move:
         """The step of a cursor whose job could not be planned."""
@@ -40,22 +41,21 @@ class Unplannable:
             error, rest = str(fault), REST_MAX
             emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=error)
         else:
-            error, rest = f"{type(fault).__name__}: {fault}", self._rest_of(cursor.job_id)
+            error, rest = f"{type(fault).__name__}: {fault}", self._rest_of(cursor.job_id, now)
             emit(Event.JOB_UNPLANNABLE, job_id=str(cursor.job_id), error=error, exc_info=fault)
         told = _told(cursor, now + rest, f"it could not be planned: {error}"[:_DETAIL_LENGTH_MAX])
         return Move(cursor.job_id, cursor.next_fire, cursor.version, (), told, now + rest, is_apart=cursor.is_apart)
 
-    def planned(self, job_id: UUID) -> None:
-        """Hears that a job could be planned: if it fails again, that is for the first time."""
-        if self._failures:
-            self._failures.pop(job_id, None)
-
-    def _rest_of(self, job_id: UUID) -> timedelta:
+    def _rest_of(self, job_id: UUID, now: datetime) -> timedelta:
+        """Longer each time, unless it went well since: then the last failure is longer ago than its rest."""
         if len(self._failures) >= _JOBS_MAX:
             self._failures.clear()
-        before = self._failures.get(job_id, 0)
-        self._failures[job_id] = before + 1
-        return min(_REST_MIN * (1 << min(before, 10)), REST_MAX)
+        before, until = self._failures.get(job_id, (0, now))
+        if now > until + REST_MAX:
+            before = 0
+        rest = min(_REST_MIN * (1 << min(before, 10)), REST_MAX)
+        self._failures[job_id] = before + 1, now + rest
+        return rest
 
 
 def _told(cursor: Cursor, until: datetime, detail: str) -> Sequence[MissedRange]:

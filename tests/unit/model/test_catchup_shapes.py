@@ -191,7 +191,11 @@ NIGHTS = {"x": read_calendar(weekly=[{"day": "MON-SUN", "from": "22:00", "to": "
 DAYS = {"x": CalendarRule(dates=tuple(date(2029, 1, 1) + timedelta(days=place) for place in range(3000)))}
 
 
-@pytest.mark.parametrize("rules", [EVERYTHING, TWO_ZONES, HALVES, NIGHTS, DAYS])
+WORKDAYS = tuple(day for place in range(3500) if (day := date(2030, 1, 8) + timedelta(days=place)).weekday() < 5)
+BY_TURNS = {"x": CalendarRule(dates=WORKDAYS), "y": HALVES["x"]}
+
+
+@pytest.mark.parametrize("rules", [EVERYTHING, TWO_ZONES, HALVES, NIGHTS, DAYS, BY_TURNS])
 @pytest.mark.parametrize("on_excluded", OnExcluded)
 @pytest.mark.parametrize("crons", [["* * * * *"], ["* * * * * *", "*/7 * * * *"], ["0 3 1 1 *"]])
 def test_one_plan_takes_a_bounded_number_of_steps_whatever_calendars_leave_out(

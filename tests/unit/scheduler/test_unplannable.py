@@ -73,16 +73,18 @@ def test_whatever_one_job_raises_the_others_are_planned(monkeypatch: pytest.Monk
     assert "IndexError: a mistake of ours" in told.detail
 
 
-def test_it_rests_longer_with_each_failure_and_briefly_again_once_it_was_planned() -> None:
+def test_it_rests_longer_with_each_failure_and_briefly_again_when_the_last_one_is_long_ago() -> None:
     unplannable, job = Unplannable(), cursor(MINUTE)
     rests = []
+    now = NOW
     for _ in range(8):
-        next_fire = unplannable.put_aside(job, ValueError("no"), NOW).next_fire
+        next_fire = unplannable.put_aside(job, ValueError("no"), now).next_fire
         assert next_fire is not None
-        rests.append((next_fire - NOW).total_seconds())
+        rests.append((next_fire - now).total_seconds())
+        now = next_fire
     assert rests == [10, 20, 40, 80, 160, 320, 600, 600]
-    unplannable.planned(job.job_id)
-    assert unplannable.put_aside(job, ValueError("no"), NOW).next_fire == NOW + timedelta(seconds=10)
+    now += REST_MAX + timedelta(seconds=1)
+    assert unplannable.put_aside(job, ValueError("no"), now).next_fire == now + timedelta(seconds=10)
 
 
 def test_due_times_that_pass_while_it_rests_are_told_up_to_the_one_it_goes_on_with() -> None:
