@@ -79,8 +79,10 @@ def newest_before(timing: Timing, since: datetime, before: datetime, most: int) 
     if most <= 0 or since >= before:
         return []
     enough, whole = 2 * most + 16, before - since
-    few, many = timedelta(0), None  # how far back there are too few, and more than enough
+    few = timedelta(0)  # so far back there are too few
+    many: timedelta | None = None  # and so far more than enough
     back = min(timedelta(seconds=1), whole)
+    found: list[datetime] = []
     for _ in range(_TRIES_MAX):
         first = timing.next_after(before - back - _TICK)
         found = list(islice(_walk(timing, first, before - _TICK), enough + 1))
