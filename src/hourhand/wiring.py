@@ -389,6 +389,10 @@ class ApiNode(Node):
         from granian.constants import Interfaces
         from granian.server.embed import Server
 
+        from hourhand.operations.previews import warm_up
+
+        warm_up(self.clock.now())
+
         self._server = Server(
             self.app,
             address=self.config.api.host,

@@ -171,9 +171,10 @@ def _next_in_second_pass(
 def _steady_offset(zone: ZoneInfo, ordinal: int) -> timedelta | None:
     """The zone's offset, if its clocks are not set within a day and a half of that date, by UTC or by its own time.
 
-    Looked at once for each day, which is enough: no zone has ever changed its offset twice within a day.
+    Looked at three times, at most three days apart, which is enough: no zone has ever changed its offset and taken that
+    back within less than 3.9 days. It is what the first look at a zone costs most.
     """
-    days = [datetime.fromordinal(ordinal + near).replace(tzinfo=UTC) for near in range(-2, 4)]
+    days = [datetime.fromordinal(ordinal + near).replace(tzinfo=UTC) for near in (-2, 0, 3)]
     offsets = {day.astimezone(zone).utcoffset() for day in days}
     return offsets.pop() if len(offsets) == 1 else None
 

@@ -5,7 +5,7 @@
 import itertools
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -476,3 +476,16 @@ def test_the_short_way_leads_where_the_long_one_does(name: str, monkeypatch: pyt
     short = answers()
     monkeypatch.setattr(local_time, "_steady_offset", lambda *_: None)
     assert short == answers()
+
+
+@pytest.mark.parametrize("zone", ["Asia/Gaza", "Africa/Casablanca", "America/Recife", "Africa/Tunis", "Pacific/Apia"])
+def test_a_day_is_steady_only_if_a_look_at_every_day_around_it_says_so(zone: str) -> None:
+    found = load_zone(zone)
+    first, last = date(1970, 1, 10).toordinal(), date(2038, 1, 1).toordinal()
+    offsets = {
+        ordinal: datetime.fromordinal(ordinal).replace(tzinfo=UTC).astimezone(found).utcoffset()
+        for ordinal in range(first - 2, last + 4)
+    }
+    for ordinal in range(first, last):
+        around = {offsets[ordinal + near] for near in range(-2, 4)}
+        assert local_time._steady_offset.__wrapped__(found, ordinal) == (offsets[ordinal] if len(around) == 1 else None)
