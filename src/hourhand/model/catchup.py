@@ -266,6 +266,10 @@ class _Since:
 
     def __init__(self, timing: Timing, parts: Sequence[_Part], policy: CatchUpPolicy) -> None:
         self._timing = _recurring_only(timing)
+        if type(timing) is not Timing:  # calendars may leave nothing for years: nobody looks further than this plan
+            last = parts[-1].end - _TICK
+            end_at = last if timing.end_at is None else min(timing.end_at, last)
+            self._timing = with_fields(self._timing, end_at=end_at)
         self._parts = [part for part in parts if not part.held]
         self._runs_max = policy.runs_max
         self._known: dict[Hashable, datetime] = {}

@@ -217,6 +217,15 @@ def test_one_plan_takes_a_bounded_number_of_steps_whatever_calendars_leave_out(
             cursor = planned.next_due
 
 
+def test_looking_for_the_newest_goes_no_further_than_the_plan(steps: list[int]) -> None:
+    """After its last allowed due time, all of the job's later ones are left out, each by a date of its own."""
+    mondays = CalendarRule(dates=tuple(date(2030, 1, 14) + timedelta(weeks=place) for place in range(2000)))
+    timing = around(Timing((CronSchedule("0 9 * * MON"),), calendars=("x",)), {"x": mondays})
+    planned = plan_job(timing, NOW - 3 * HOUR, NOW, HORIZON, CatchUpPolicy(CatchUp.LAST, 24 * HOUR))
+    assert planned.fires == [NOW - 3 * HOUR]
+    assert steps[0] < 200
+
+
 def test_that_calendars_leave_out_everything_is_seen_at_once(steps: list[int]) -> None:
     for rules in (EVERYTHING, HALVES):
         timing = around(Timing((CronSchedule("* * * * *"),), calendars=tuple(rules)), rules)
