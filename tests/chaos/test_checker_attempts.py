@@ -107,6 +107,22 @@ def test_attempts_side_by_side_although_nothing_was_broken_are_caught() -> None:
     assert_caught(story, 12)
 
 
+@pytest.mark.parametrize(("broken", "numbers"), [("executor-1", ()), ("executor-2", (12,))])
+def test_an_attempt_that_begins_when_its_stopped_executor_goes_on_is_excused_by_that_alone(
+    broken: str, numbers: tuple[int, ...]
+) -> None:
+    story, run = long_job()
+    story.fault("stop", 30.05, 60.0, broken)
+    first = story.begin(run, 30.02)
+    story.witness.clear()
+    story.requeue(run, 45.5, 45.5, "lost", "executor_lost")
+    story.begin(run, 46.0, "executor-2")
+    story.beat(run, 47.0, 103.0, 5.0)
+    story.beat(run, 60.02, 60.03, fence=first, attempt=1)
+    story.end(run, 104.0)
+    assert_caught(story, *numbers)
+
+
 def test_a_drain_is_no_excuse_for_attempts_side_by_side() -> None:
     story, _run = rescued("drain")
     assert_caught(story, 12)

@@ -80,18 +80,21 @@ def bounded_overlap(history: History) -> Findings:
         if len(effects) < 2:
             continue
         findings.fact(len(effects) - 1)
-        for earlier, later in combinations(sorted(effects, key=lambda effect: effect.start), 2):
-            if later.start < earlier.last:
-                overlaps.append(min(earlier.last, later.last) - later.start)
-                if message := _unexcused(log, earlier, later):
-                    findings.violated(run_id, message, later.start)
+        for earlier, later in combinations(sorted(effects, key=lambda effect: (effect.attempt, effect.start)), 2):
+            # An attempt that was claimed first may be seen last: its executor was stopped before anything of it began.
+            first, second = sorted((earlier, later), key=lambda effect: effect.start)
+            if second.start < first.last:
+                overlaps.append(min(first.last, second.last) - second.start)
+                if message := _unexcused(log, earlier, later, second.start):
+                    findings.violated(run_id, message, second.start)
     findings.remarks.append(f"{len(overlaps)} overlaps, longest {max(overlaps, default=0.0):.1f} s")
     return findings
 
 
-def _unexcused(log: Joined, earlier: Effect, later: Effect) -> str | None:
+def _unexcused(log: Joined, earlier: Effect, later: Effect, since: float) -> str | None:
+    """`since`: when both were seen. `earlier` is the one whose executor has lost the run."""
     held, taken = log.hold_of(earlier), log.hold_of(later)
-    excuses = excusing_faults(log, earlier, later.start)
+    excuses = excusing_faults(log, earlier, since)
     if not excuses:
         return "two attempts side by side although nothing was broken"
     if held is not None and taken is not None and held.executor_id is not None:
