@@ -61,7 +61,7 @@ def crons(jobs: int, per_second: float, now: float) -> list[Cron]:
     chance = random.Random(7)  # the same every time
     found: list[Cron] = []
     seen: set[tuple[tuple[int, ...], tuple[int, ...] | None, str]] = set()
-    rounds = max(jobs // HOUR, 1)
+    rounds = max(-(-jobs // HOUR), 1)  # never fewer than asked for
     spent = 0
     while len(found) < rounds * HOUR:
         place = len(found) // HOUR
