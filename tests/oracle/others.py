@@ -2,7 +2,8 @@
 
 cronsim follows Debian's cron at clock changes, as the default choices do, but only for changes of less than three hours
 that are ahead or back by whole hours. Where the clock was set at 00:01 (Goose Bay, St John's) it never returns, so it
-is asked about changes at a full hour only. croniter is asked in UTC only, where no clock is set.
+is asked about changes at a full hour only. Where midnight does not exist it names it all the same: such a case says
+nothing. croniter is asked in UTC only, where no clock is set.
 """
 
 from dataclasses import dataclass, field
@@ -51,12 +52,20 @@ def by_one_hour(change: datetime, zone: ZoneInfo) -> bool:
 
 def with_cronsim(text: str, zone: str, start: datetime, told: Compared) -> None:
     walk = CronSim(text, start.astimezone(ZoneInfo(zone)))
-    expected = [next(walk).astimezone(UTC) for _ in range(COUNT)]
+    named = [next(walk) for _ in range(COUNT)]
+    expected = [each.astimezone(UTC) for each in named]
+    if any(shown_at(at, zone) != each.replace(tzinfo=None) for at, each in zip(expected, named, strict=True)):
+        return
     found = Timing((CronSchedule(text),), zone).due_between(start, datetime.max.replace(tzinfo=UTC), COUNT)
     told.cronsim += 1
     if found != expected:
         first = next(pair for pair in zip(found, expected, strict=True) if pair[0] != pair[1])
         told.wrong.append(f"cronsim: {zone} {text!r} from {start}: {first[0]}, not {first[1]}")
+
+
+def shown_at(instant: datetime, zone: str) -> datetime:
+    """What the clock on the wall shows."""
+    return instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
 
 
 def with_croniter(text: str, start: datetime, told: Compared) -> None:

@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--walls", type=int, default=8, help="clock changes of each zone")
-    parser.add_argument("--cases", type=int, default=44, help="expressions around each of them")
+    parser.add_argument("--cases", type=int, default=46, help="expressions around each of them")
     parser.add_argument("--others", type=int, default=20, help="expressions of each zone for the other libraries")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
