@@ -223,7 +223,7 @@ class SchedulerNode(Node):
         def node_id() -> int:
             return membership.node_id
 
-        keeper = PauseKeeper(self.store.pauses, node_id, self.clock)
+        keeper = PauseKeeper(self.store.pauses, self.store.jobs, node_id, self.clock)
         self.planner = Planner(self.store.timetable, node_id, self.clock, self.bus, settings, keeper)
         lookout = Lookout(self.store.turns, self.planner, node_id, self.clock, settings)
         reaper = Reaper(self.store.live_runs, self.store.nodes, self.clock, self.bus)

@@ -68,7 +68,7 @@ class Scheduler:
         self.bus = NotedBus()
         settings = settings or SchedulerSettings(batch_max=50)
         bus = cast("EventBus", self.bus)
-        self.keeper = PauseKeeper(store.pauses, lambda: self.node_id, clock, heard_seconds_max=-1)
+        self.keeper = PauseKeeper(store.pauses, store.jobs, lambda: self.node_id, clock, heard_seconds_max=-1)
         self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings, self.keeper)
         self.planner.thorough = ThoroughLooks(lambda: 1000.0)  # every look is, however busy the machine
         self.lookout = Lookout(store.turns, self.planner, lambda: self.node_id, clock, settings)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 from uuid import UUID
 
@@ -26,9 +26,6 @@ from hourhand.model.states import Reason, RunState
 
 _TICK: Final = timedelta(microseconds=1)
 _BEFORE_ALL: Final = datetime.min.replace(tzinfo=UTC)
-STRETCHES_MAX: Final = 200
-"""Of what follows from the cursor: more stretches than that are pauses nobody has made by hand."""
-
 UNPLANNED: Final = "unplanned"
 Key = tuple[datetime, int]
 """Where an entry stands: its due time, and 1 for what did not exist on the clock."""
@@ -113,21 +110,37 @@ def ledger_page(
     facts: LedgerFacts, after: Key | None, limit: int, compact: bool
 ) -> tuple[list[LedgerEntry], Key | None]:
     """The entries behind `after`, and the key to go on with; None when there is no more up to `until`."""
+    found = (entry for entry in ledger_entries(facts, after, compact) if entry is not None)
+    return cut_page(list(islice(found, limit + 1)), limit)
+
+
+def cut_page(entries: Sequence[LedgerEntry], limit: int) -> tuple[list[LedgerEntry], Key | None]:
+    """One page of entries of which there is one more than that, if there is any more."""
+    return list(entries[:limit]), entries[limit - 1].key if len(entries) > limit else None
+
+
+def ledger_entries(facts: LedgerFacts, after: Key | None, compact: bool) -> Iterator[LedgerEntry | None]:
+    """The entries behind `after`. Nothing is worked out before it is asked for; None stands for some work that has
+    brought none, for whoever has more to do than to wait for the next."""
     made = {run.due_at for run in facts.runs}
-    derived = [*_from_cursor(facts), *_from_own_pause(facts)] if _has_zone(facts.timing) else []
     tell = _stretches if compact else _one_by_one
+    # Stretches are told from the beginning of all pages: an entry of one page may reach into the next.
+    start = facts.begin if compact or after is None else max(facts.begin, after[0])
+    known = [
+        tell(facts, one, after, made) if _has_zone(one.timing) else iter([_of_range(facts, one)])
+        for one in facts.ranges
+    ]
+    derived = [_from_cursor(facts, start), _from_own_pause(facts, start)] if _has_zone(facts.timing) else []
     sources: list[Iterable[LedgerEntry]] = [
         (_of_run(run) for run in facts.runs),
-        *(
-            tell(facts, one, after, made) if _has_zone(one.timing) else iter([_of_range(facts, one)])
-            for one in [*facts.ranges, *derived]
-        ),
+        *known,
+        *(chain.from_iterable(tell(facts, one, after, made) for one in ranges) for ranges in derived),
         _dst_gaps(facts),
     ]
-    entries = merge(*sources, key=lambda entry: entry.key)
-    wanted = (entry for entry in entries if entry.due_at >= facts.begin and (after is None or entry.key > after))
-    page = list(islice((entry for entry in wanted if entry.due_at <= facts.until), limit + 1))
-    return page[:limit], page[limit - 1].key if len(page) > limit else None
+    for entry in merge(*sources, key=lambda entry: entry.key):
+        if entry.due_at > facts.until:
+            return
+        yield entry if entry.due_at >= facts.begin and (after is None or entry.key > after) else None
 
 
 def _has_zone(timing: Timing) -> bool:
@@ -175,12 +188,16 @@ def older_part(one: RangeFact) -> RangeFact:
     return replace(one, last=last_before(one.timing, one.first, one.last))
 
 
-def _from_cursor(facts: LedgerFacts) -> Iterator[RangeFact]:
-    """Due times that nobody has decided about: held by a pause that goes on, or not planned by anybody yet."""
+def _from_cursor(facts: LedgerFacts, start: datetime) -> Iterator[RangeFact]:
+    """Due times that nobody has decided about: held by a pause that goes on, or not planned by anybody yet. In order,
+    and not earlier than `start`."""
     due, end = facts.cursor, facts.now + _TICK
-    for _ in range(STRETCHES_MAX):
-        if due is None or due > facts.now:
-            return
+    own = facts.own_span
+    if due is not None and own is not None and own.end is not None and own.covers(due):  # told as its own pause
+        due = _all_due_times(facts.timing).next_after(own.end - _TICK)
+    if due is not None and due < start:
+        due = _event_after(facts.timing, start - _TICK)
+    while due is not None and due < end:
         at = due
         span = next((span for span in facts.spans if span.covers(at)), None)
         if span is not None:
@@ -194,14 +211,12 @@ def _from_cursor(facts: LedgerFacts) -> Iterator[RangeFact]:
             due = part.next_due
 
 
-def _from_own_pause(facts: LedgerFacts) -> Iterator[RangeFact]:
+def _from_own_pause(facts: LedgerFacts, start: datetime) -> Iterator[RangeFact]:
     span = facts.own_span
     if span is None or span.end is None:
         return
-    due = _all_due_times(facts.timing).next_after(span.start)
-    for _ in range(STRETCHES_MAX):
-        if due is None or not span.covers(due):
-            return
+    due = _all_due_times(facts.timing).next_after(max(span.start, start - _TICK))
+    while due is not None and due < span.end:
         at, due = due, None
         for part, calendar in stretches(facts.timing, at, span.end):
             yield _derived(facts, part, calendar, Became.PAUSED, Reason.PAUSED.value, span.detail)
@@ -215,6 +230,11 @@ def _derived(
     if calendar is not None:
         became, reason, detail = Became.EXCLUDED, Reason.EXCLUDED.value, excluded_words(calendar)
     return RangeFact(part.first, part.last, part.count, became, reason, _all_due_times(facts.timing), detail)
+
+
+def _event_after(timing: Timing, instant: datetime) -> datetime | None:
+    """The first due time strictly later, also one that a calendar leaves out."""
+    return timing.next_event(instant) if isinstance(timing, TimingAround) else timing.next_after(instant)
 
 
 def _all_due_times(timing: Timing) -> Timing:
@@ -301,7 +321,6 @@ def _of_run(run: RunFact) -> LedgerEntry:
 
 _WHY: Final[Mapping[str, str]] = {
     **{reason.value: end.meaning for reason, end in REASONS.items()},
-    Reason.CATCHUP_LAST: "no scheduler was at work when it fell due; of what was missed, only newer ones were run",
     UNPLANNED: "no scheduler has planned it yet: is one running? See `hourhand status`",
 }
 _LIVE: Final[Mapping[RunState, str]] = {

@@ -72,17 +72,27 @@ def within(runs_left: int | None, planned: Plan) -> Plan:
 
 
 def overdue(
-    timing: Timing, cursor: datetime, now: datetime, policy: CatchUpPolicy, pauses: Sequence[PauseSpan] = ()
+    timing: Timing,
+    cursor: datetime,
+    now: datetime,
+    policy: CatchUpPolicy,
+    pauses: Sequence[PauseSpan] = (),
+    *,
+    keep_held: bool = False,
+    plans_max: int | None = None,
 ) -> Plan | None:
-    """The same for a job that is about to be changed: all from the cursor up to now, also of pauses that are not over.
-    None when there is too much of it to be told at once."""
-    spans = [replace(span, end=min(span.end or now + _TICK, now + _TICK)) for span in pauses]
+    """The same for a job that is about to be changed: all from the cursor up to now, also of pauses that are not over;
+    with `keep_held` it stops at the first due time of one, with `plans_max` after so many plans. None when there is too
+    much of it to be told at once."""
+    spans = pauses if keep_held else [replace(span, end=min(span.end or now + _TICK, now + _TICK)) for span in pauses]
     fires: list[datetime] = []
     missed: list[MissedRange] = []
     due: datetime | None = cursor
-    for _ in range(OVERDUE_PLANS_MAX):
+    for _ in range(OVERDUE_PLANS_MAX if plans_max is None else plans_max):
         if due is None or due > now:
             return Plan(fires, missed, due)
         part = plan_job(timing, due, now + _TICK, -_TICK, policy, spans)
+        if part == Plan([], [], due):  # held
+            return Plan(fires, missed, due)
         fires, missed, due = fires + part.fires, missed + part.missed, part.next_due
-    return None
+    return None if plans_max is None else Plan(fires, missed, due)

@@ -293,13 +293,14 @@ class Timing(msgspec.Struct, frozen=True):
             due = self.next_after(due)
         return due_times
 
-    def first_due(self, accepted_at: datetime) -> datetime | None:
-        """The due time a newly accepted job starts with.
+    def first_due(self, accepted_at: datetime, before: "Timing | None" = None) -> datetime | None:
+        """The due time a newly accepted job starts with, or one whose timing was another `before`.
 
         `now` and `at` count although their instant may be the very one of acceptance; due times of recurring
-        schedules from before the job existed do not.
+        schedules from before the job existed do not, nor instants that have passed and were dealt with `before`.
         """
-        once = tuple(schedule for schedule in self.schedules if not schedule.recurring)
+        known = () if before is None else before.schedules
+        once = tuple(schedule for schedule in self.schedules if not schedule.recurring and schedule not in known)
         candidates = (replace(self, schedules=once).next_after(_EPOCH), self.next_after(accepted_at))
         return min((due for due in candidates if due is not None), default=None)
 

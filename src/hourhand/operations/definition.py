@@ -41,7 +41,7 @@ from hourhand.model.retry import (
     means_success,
     read_entry,
 )
-from hourhand.model.schedule import At, Now, Timing, describe, parse_instant
+from hourhand.model.schedule import At, Now, Schedule, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing, seed_of
 from hourhand.model.templates import MARK, render, template_faults
 from hourhand.operations.policy import define_policy, policy_fields
@@ -118,10 +118,18 @@ def define_change(
     definition = define_job(change_request(old, patch), job_id, now, old.owner, kinds)
     if not changes_timing(patch):
         return _in_its_zone(msgspec.structs.replace(definition, timing=old.timing))
-    if patch.schedule is UNSET and patch.start_at is UNSET:  # another zone or end: an interval keeps its beat
-        timing = msgspec.structs.replace(definition.timing, schedules=old.timing.schedules)
-        return _in_its_zone(msgspec.structs.replace(definition, timing=timing))
-    return definition
+    if patch.schedule is not UNSET:
+        return definition
+    schedules = old.timing.schedules
+    if patch.start_at is not UNSET:  # intervals are counted from it; what has passed stays where it was
+        again = zip(old.timing.schedules, definition.timing.schedules, strict=True)
+        schedules = tuple(kept if _has_passed(kept, now) else read for kept, read in again)
+    timing = msgspec.structs.replace(definition.timing, schedules=schedules)
+    return _in_its_zone(msgspec.structs.replace(definition, timing=timing))
+
+
+def _has_passed(schedule: Schedule, now: datetime) -> bool:
+    return isinstance(schedule, At | Now) and schedule.instant <= now
 
 
 def words_of(old: JobDefinition) -> dict[str, Any]:

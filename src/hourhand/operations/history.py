@@ -1,5 +1,7 @@
 """What a caller may ask of the ledger: what became of every due time of a job, and why."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,12 +12,14 @@ import msgspec
 
 from hourhand.model.durations import format_duration
 from hourhand.model.errors import InvalidParameter, NotFound
-from hourhand.model.ledger import Key, LedgerEntry, ledger_page
+from hourhand.model.ledger import Key, LedgerEntry, LedgerFacts, cut_page, ledger_entries
 from hourhand.operations.requests import Caller
 from hourhand.ports.ledger_stores import LedgerStore
 
 SPAN_DEFAULT: Final = timedelta(days=1)
 SPAN_MAX: Final = timedelta(days=366)
+BUSY_SECONDS_MAX: Final = 0.01
+"""After so long others have their turn."""
 
 
 class Clock(Protocol):
@@ -58,7 +62,21 @@ class HistoryOperations:
         facts = await self._store.read_ledger(caller.namespace_id, job_id, since, end, now, limit)
         if facts is None:
             raise NotFound("job", job_id)
-        entries, more = ledger_page(replace(facts, begin=start), after, limit, compact)
+        entries, more = cut_page(await self._entries(replace(facts, begin=start), after, limit + 1, compact), limit)
         if more is None and facts.until < end:
             more = (facts.until, 1)
         return HistoryPage(start, end, entries, more)
+
+    async def _entries(self, facts: LedgerFacts, after: Key | None, limit: int, compact: bool) -> Sequence[LedgerEntry]:
+        """The due times of some schedules must be walked over: nobody else waits for all of them."""
+        entries: list[LedgerEntry] = []
+        paused = time.monotonic()
+        for entry in ledger_entries(facts, after, compact):
+            if entry is not None:
+                entries.append(entry)
+            if len(entries) == limit:
+                break
+            if time.monotonic() - paused > BUSY_SECONDS_MAX:
+                await asyncio.sleep(0)
+                paused = time.monotonic()
+        return entries

@@ -371,7 +371,10 @@ class JobOperations:
             return [] if job.next_due is None else [job.next_due]
         if self._calendars is not None:
             timing = await with_calendars(self._calendars, caller.namespace_id, timing)
-        return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), min(count, timing.max_runs or count))
+        if timing.max_runs is not None:
+            left = await self._jobs.runs_to_come(job.job_id, now)
+            count = min(count, timing.max_runs if left is None else left)
+        return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), count)
 
     # --- steps -------------------------------------------------------------------------------------------
 
@@ -447,7 +450,7 @@ class JobOperations:
     def _changed(self, old: Job, patch: JobPatch, now: datetime) -> tuple[JobDefinition, datetime | None]:
         definition = define_change(old.definition, patch, old.job_id, now, self._kinds)
         timing = definition.timing
-        return definition, timing.first_due(now) if changes_timing(patch) else timing.next_after(now)
+        return definition, timing.first_due(now, old.definition.timing)
 
     def _run_faults(self, definition: JobDefinition, request: RunNowRequest) -> Faults:
         faults = [] if request.payload is None else self._run_payload_faults(definition, request.payload)

@@ -53,6 +53,9 @@ class JobStore(Protocol):
     async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> Mapping[tuple[int, UUID], Job]:
         """Those that are there, by namespace and id."""
 
+    async def runs_to_come(self, job_id: UUID, now: datetime) -> int | None:
+        """How many due times later than now may make a run, of a job that has a budget of them."""
+
     async def list_jobs(
         self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
     ) -> list[Job]:

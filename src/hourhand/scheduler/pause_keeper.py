@@ -7,7 +7,7 @@ there is one asks.
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from hourhand.model.catchup import PauseSpan
@@ -15,6 +15,8 @@ from hourhand.ports.pause_stores import PauseLook, PauseStore
 from hourhand.runtime.clock import DatabaseClock
 
 BATCH_MAX: Final = 5000
+OWN_MAX: Final = 100
+"""Pauses of single jobs that are ended in one go: each takes a few statements."""
 HEARD_SECONDS_MAX: Final = 3.0
 """How long what was heard of pauses counts. Shorter than a pause looks ahead by itself."""
 
@@ -22,15 +24,22 @@ SLEEP_SECONDS_MAX: Final = 5.0
 """An end that is further away is looked at again."""
 
 
+class OwnPauses(Protocol):
+    async def end_own_pauses(self, now: datetime, limit: int) -> int:
+        """Ends those of single jobs that are over and held more than one due time; how many."""
+
+
 class PauseKeeper:
     def __init__(
         self,
         pauses: PauseStore,
+        jobs: OwnPauses,
         node_id: Callable[[], int],
         clock: DatabaseClock,
         heard_seconds_max: float = HEARD_SECONDS_MAX,
     ) -> None:
         self._pauses = pauses
+        self._jobs = jobs
         self._node_id = node_id
         self._clock = clock
         self._heard_seconds_max = heard_seconds_max
@@ -48,11 +57,13 @@ class PauseKeeper:
             await self._pauses.end_over(now)
         if look.in_force or look.over:
             woken = await self._pauses.wake(now, BATCH_MAX)
+        if look.over:
+            woken += await self._jobs.end_own_pauses(now, OWN_MAX)
         if look.in_force:
             await self._pauses.settle(now)
         if woken or look.in_force != was_in_force:
             self.wake_planner()
-        if woken == BATCH_MAX:
+        if woken >= BATCH_MAX:
             return 0.0
         left = SLEEP_SECONDS_MAX if look.next_end is None else self._clock.seconds_until(look.next_end)
         return max(left, 0.0) if left < SLEEP_SECONDS_MAX else None

@@ -4,8 +4,9 @@ Those that passed while nobody was planning, and those of a pause, belong to the
 their rows of the ledger before anything else is written.
 """
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -25,9 +26,31 @@ from hourhand.store.ledger_rows import columns_of, ledger_rows
 from hourhand.store.pauses import Pauses
 from hourhand.store.timing_facts import TimingFacts
 
+COUNTING_SECONDS_MAX: Final = 10.0
 _TICK: Final = timedelta(microseconds=1)
 _TOLD_APART: Final = (Reason.PAUSED, Reason.EXCLUDED)
 """Why a due time would not have run even if the job had not been cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of due times that nobody had decided about."""
+
+    made: int = 0
+    """Runs that were made of them."""
+    held: datetime | None = None
+    """The first that a pause of many holds: still nobody decides about it and what follows."""
+
+
+class Patience:
+    """How long somebody waits who changes a job of which there is much to count first."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + COUNTING_SECONDS_MAX
+
+    def check(self) -> None:
+        if time.monotonic() > self._until:
+            raise _still_counted()
 
 
 class JobAccounts:
@@ -37,21 +60,28 @@ class JobAccounts:
         self._facts = facts
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
 
-    async def settle_overdue(self, db: Connection, old: Record, now: datetime, runs: bool) -> int:
+    async def settle_overdue(
+        self, db: Connection, old: Record, now: datetime, runs: bool, keep_held: bool = False
+    ) -> Settled:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
         they get their runs by its catch-up policy, or without `runs` an entry in the ledger. Those of a pause of many
-        are paused, also if that goes on, and what a calendar leaves out is excluded. How many runs."""
+        are paused, also if that goes on, unless `keep_held` leaves them to whoever ends it; and what a calendar leaves
+        out is excluded."""
         await self._pauses.wake_cursor(db, old["job_id"])
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
         if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
-            return 0
+            return Settled()
         policy = catchup_from_json(old["catchup"]) if runs else CatchUpPolicy(CatchUp.NONE)
         spans = await self._pauses.spans_on(db, old["job_id"])
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
-            found = _counted(overdue(timing, cursors[0]["next_fire"], now, policy, spans))
+            cursor = _behind(own_span(old, now, definition_of(old).timing), timing, cursors[0]["next_fire"])
+            if cursor is None or cursor > now:
+                return Settled()
+            found = _counted(overdue(timing, cursor, now, policy, spans, keep_held=keep_held))
         except ZoneFault:
-            return 0  # nobody can say any more which times those were; the change may be what gives it another zone
+            # Nobody can say any more which times those were; the change may be what gives it another zone.
+            return Settled()
         if timing.max_runs is not None:
             found = within(await self._facts.budget_left(db, old["job_id"]), found)
         missed = found.missed
@@ -61,7 +91,32 @@ class JobAccounts:
         else:
             await self.make_overdue(db, old, found.fires)
         await self._keep_missed(db, old, missed)
-        return len(found.fires) if runs else 0
+        held = found.next_due if found.next_due is not None and found.next_due <= now else None
+        return Settled(len(found.fires) if runs else 0, held)
+
+    async def _count_overdue(self, db: Connection, old: Record, now: datetime) -> bool:
+        """Of due times of a pause of many, if they are more than can be told at once, puts the first ones into the
+        ledger and moves the cursor behind them. False when all that is overdue can be told."""
+        await self._pauses.wake_cursor(db, old["job_id"])
+        cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
+        if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
+            return False
+        spans = await self._pauses.spans_on(db, old["job_id"])
+        if not spans:
+            return False
+        try:
+            timing = await self._facts.with_calendars(old["job_id"], definition_of(old).timing, db)
+            cursor = _behind(own_span(old, now, definition_of(old).timing), timing, cursors[0]["next_fire"])
+            if cursor is None or cursor > now:
+                return False
+            part = overdue(timing, cursor, now, catchup_from_json(old["catchup"]), spans, plans_max=1)
+        except ZoneFault:
+            return False
+        if part is None or part.next_due is None or part.next_due > now or part.fires or not part.missed:
+            return False
+        await self._keep_missed(db, old, part.missed)
+        await self._fetch(db, "move_cursor", job_id=old["job_id"], next_fire=part.next_due)
+        return True
 
     async def settle_pause(
         self, db: Connection, old: Record, now: datetime, catch_up: CatchUp = CatchUp.NONE
@@ -80,7 +135,14 @@ class JobAccounts:
         waiting = [MissedRange(due, due, 1, reason) for due in found.fires]
         await self._keep_missed(db, old, found.missed + waiting)
 
-    async def count_pause(self, db: Connection, old: Record, now: datetime) -> bool:
+    async def count_pauses(self, db: Connection, old: Record, now: datetime, patience: Patience) -> bool:
+        """Of pauses with more due times than can be told at once, puts the first ones into the ledger; to be called
+        again in a transaction of its own. False when all that is left can be told. What is told stays so: whoever is
+        refused in the end finds less to do when they come again."""
+        patience.check()
+        return await self._count_pause(db, old, now) or await self._count_overdue(db, old, now)
+
+    async def _count_pause(self, db: Connection, old: Record, now: datetime) -> bool:
         """Of a pause with more due times than can be told at once, puts the first ones into the ledger and counts the
         pause from there on. False when all of it can be told."""
         if old["pause_from"] is None:
@@ -138,10 +200,25 @@ class JobAccounts:
 
 def _first_in(span: PauseSpan, timing: Timing) -> datetime | None:
     """The first due time in a pause, also one that a calendar leaves out."""
-    return timing.next_event(span.start) if isinstance(timing, TimingAround) else timing.next_after(span.start)
+    return _event_after(span.start, timing)
+
+
+def _behind(span: PauseSpan | None, timing: Timing, cursor: datetime) -> datetime | None:
+    """The cursor, moved past the job's own pause that is over: what fell into that is told apart."""
+    if span is None or span.end is None or cursor >= span.end:
+        return cursor
+    return _event_after(span.end - _TICK, timing)
+
+
+def _event_after(instant: datetime, timing: Timing) -> datetime | None:
+    return timing.next_event(instant) if isinstance(timing, TimingAround) else timing.next_after(instant)
 
 
 def _counted(found: Plan | None) -> Plan:
     if found is None:
-        raise Conflict("busy", "the job's missed due times are still being counted; try again in a moment")
+        raise _still_counted()
     return found
+
+
+def _still_counted() -> Conflict:
+    return Conflict("busy", "the job's missed due times are still being counted; try again in a moment")

@@ -14,11 +14,12 @@ from hourhand.model.catchup import CatchUp
 from hourhand.model.errors import Conflict
 from hourhand.model.ids import lowest_id_at, scheduled_run_id, shard_of
 from hourhand.model.job import Job, JobDefinition
+from hourhand.model.local_time import ZoneFault
 from hourhand.model.policy import ORDINARY, KeyFault
 from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
 from hourhand.ports.stores import NEVER, NewJob
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
-from hourhand.store.job_accounts import JobAccounts
+from hourhand.store.job_accounts import JobAccounts, Patience
 from hourhand.store.job_definitions import definition_columns, definition_of, version_of
 from hourhand.store.job_pauses import is_paused, pause_columns, pauses_of
 from hourhand.store.job_rows import (
@@ -133,13 +134,16 @@ class Jobs:
         lane_id = (await self._names.lane_ids([key]))[key]
         gates = gates_of(namespace_id, job_id, definition)
         gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), definition.timing)
+        patience = Patience()
         while True:
             async with self._database.transaction() as db:
                 old = await self._locked(db, namespace_id, job_id)
                 if old is None or old["version"] != expected_version:
                     return None
-                if await self._accounts.count_pause(db, old, now):
-                    continue  # a long pause is told part by part, each in a transaction of its own
+                if definition.timing != definition_of(old).timing and await self._accounts.count_pauses(
+                    db, old, now, patience
+                ):
+                    continue
                 await self._change(db, old, definition, (lane_id, gates, gate_numbers), cursor, now, changed_by)
                 return await self._held_runs(db, old)
 
@@ -155,9 +159,11 @@ class Jobs:
     ) -> None:
         namespace_id, job_id, version = old["namespace_id"], old["job_id"], old["version"] + 1
         lane_id, gates, gate_numbers = place
-        made = await self._accounts.settle_overdue(db, old, now, runs=True)
-        keeps_instants = not (definition.timing.recurring or definition_of(old).timing.recurring)
-        if not keeps_instants:
+        before = definition_of(old).timing
+        settled = await self._accounts.settle_overdue(db, old, now, runs=True, keep_held=definition.timing == before)
+        # Else whoever ends the pause decides about all of it, also about what fell into it before the change.
+        ends_pause = definition.timing != before and (definition.timing.recurring or before.recurring)
+        if ends_pause:
             await self._accounts.end_pause(db, old, now, Reason.PAUSED)
         await self._lock_runs(db, old)
         await self._keep_version(db, old)
@@ -192,18 +198,22 @@ class Jobs:
         latest = await self._latest_made(db, old, now)
         active = old["status"] != _STATUS[JobState.CANCELLED] and (not is_paused(old, now) or until is not None)
         cursor = _free_cursor(definition, cursor, latest, until, old["pause_from"] or now) if active else None
-        if old["pause_from"] is not None and not keeps_instants:
+        cursor = settled.held or cursor
+        if old["pause_from"] is not None and ends_pause:
             counted_from = max(now, latest or now) if is_paused(old, now) else None
             await self._fetch(db, "count_pause_from", namespace_id=namespace_id, job_id=job_id, pause_from=counted_from)
         if old["timing"] is not None or definition.timing.is_apart:
-            before = definition_of(old).timing
             reset = before.schedules != definition.timing.schedules
             standing = Standing(
-                job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn, made, until,
-                since=now if reset else old["created_at"], passed=max(now, latest or now),
+                job_id, namespace_id, lane_id, version, definition, before, active, reset, withdrawn,
+                settled.made, until, since=now if reset else old["created_at"], passed=max(now, latest or now),
             )  # fmt: skip
             cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
         await self._set_cursor(db, job_id, namespace_id, lane_id, version, definition, cursor, gate_numbers, until)
+
+    async def runs_to_come(self, job_id: UUID, now: datetime) -> int | None:
+        row = await self._database.fetch_one(self._queries["runs_to_come"], job_id=job_id, now=now)
+        return None if row is None else row["runs"]
 
     @tried_twice
     async def set_status(
@@ -219,24 +229,50 @@ class Jobs:
         by: str = "",
         until: datetime | None = None,
         catch_up: CatchUp = CatchUp.NONE,
+        only_when_over: bool = False,
     ) -> list[UUID] | None:
         job = await self.get_job(namespace_id, job_id)
         assert job is not None, "operations have read the job before"
         gates = gates_of(namespace_id, job_id, job.definition)
         gate_numbers = marked(gate_ids(await self._gates.numbers(gates, keep=True), gates), job.definition.timing)
+        patience = Patience()
         while True:
             async with self._database.transaction() as db:
                 old = await self._locked(db, namespace_id, job_id)
                 assert old is not None, "jobs are not deleted"
                 cancelled = old["status"] == _STATUS[JobState.CANCELLED] and state is not JobState.CANCELLED
-                if cancelled or expected_version not in (None, old["version"]):
+                paused_again = only_when_over and is_paused(old, now)
+                if cancelled or paused_again or expected_version not in (None, old["version"]):
                     return None  # since the caller looked; what it wanted means nothing any more
                 goes_on = state is JobState.PAUSED and is_paused(old, now)
-                if not goes_on and await self._accounts.count_pause(db, old, now):
+                if not goes_on and await self._accounts.count_pauses(db, old, now, patience):
                     continue
                 wish = (by, reason, until if state is JobState.PAUSED else None)
                 await self._put_status(db, old, state, cursor, gate_numbers, now, wish, catch_up)
                 return await self._held_runs(db, old)
+
+    async def end_own_pauses(self, now: datetime, limit: int) -> int:
+        """Brings back jobs whose own pause is over: instants of it that were asked for run now. How many jobs."""
+        over = await self._pauses.own_pauses_over(now, limit)
+        for namespace_id, job_id in over:
+            job = await self.get_job(namespace_id, job_id)
+            assert job is not None, "jobs are not deleted"
+            await self._end_own_pause(namespace_id, job, now)
+        return len(over)
+
+    async def _end_own_pause(self, namespace_id: int, job: Job, now: datetime) -> None:
+        timing = job.definition.timing
+        if timing.recurring:
+            try:
+                cursor = timing.next_after(now)
+            except ZoneFault:
+                pass  # the scheduler tells of it
+            else:
+                state, version = JobState.SCHEDULED, job.version
+                await self.set_status(namespace_id, job.job_id, state, cursor, None, now, version, only_when_over=True)
+                return
+        async with self._database.transaction() as db:
+            await self._pauses.wake_cursor(db, job.job_id)
 
     async def _put_status(
         self,
@@ -250,7 +286,7 @@ class Jobs:
         catch_up: CatchUp,
     ) -> None:
         namespace_id, job_id, until = old["namespace_id"], old["job_id"], pause[2]
-        made = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+        settled = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
         fires: list[datetime] = []
         if state is JobState.CANCELLED:
             await self._accounts.end_pause(db, old, now, Reason.JOB_CANCELLED)
@@ -275,7 +311,7 @@ class Jobs:
             active = state is JobState.SCHEDULED or until is not None
             standing = Standing(
                 job_id, namespace_id, old["lane_id"], old["version"], definition, definition.timing, active,
-                reset=is_paused(old, now), withdrawn=withdrawn, made=made + len(fires), until=until,
+                reset=is_paused(old, now), withdrawn=withdrawn, made=settled.made + len(fires), until=until,
                 since=old["created_at"], passed=max(now, latest or now),
             )  # fmt: skip
             cursor = await self._settle_facts(db, standing, cursor, gate_numbers, now)
@@ -451,6 +487,10 @@ def _free_cursor(
     timing = definition.timing
     if until is not None:
         cursor = timing.next_after(until - _TICK if timing.recurring else since)
+        asked = tuple(schedule for schedule in timing.schedules if not schedule.recurring)
+        first = msgspec.structs.replace(timing, schedules=asked).next_after(since)
+        if first is not None and first < until:
+            cursor = first
     if cursor is None or latest is None or cursor > latest:
         return cursor
     return timing.next_after(latest)

@@ -109,6 +109,11 @@ class Pauses:
         rows = await self._fetch(db, "pause_spans", job_ids=[job_id])
         return (await self._spans(rows)).get(job_id, [])
 
+    async def own_pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
+        """Jobs, each with its namespace, whose own pause is over and held more than one due time."""
+        rows = await self._database.fetch(self._queries["own_pauses_over"], now=now, limit=limit)
+        return [(row["namespace_id"], row["job_id"]) for row in rows]
+
     async def wake_cursor(self, db: Connection, job_id: UUID) -> None:
         await self._fetch(db, "wake_cursor", job_id=job_id)
 

@@ -12,7 +12,7 @@ from fake_kinds import KINDS
 from hourhand.model.errors import Conflict, InvalidFields
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job, JobDefinition
-from hourhand.model.schedule import At, CronSchedule, Every, Timing
+from hourhand.model.schedule import At, CronSchedule, Every, Now, Schedule, Timing
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import JobOperations, SubmitSettings
 from hourhand.operations.requests import Caller, JobPatch, JobRequest, RunNowRequest
@@ -94,6 +94,55 @@ async def test_a_job_with_one_passed_and_one_coming_time_can_be_changed() -> Non
     await desk.operations.update(CALLER, desk.job.job_id, JobPatch(priority="high"))
     assert desk.change is not None
     assert desk.change[1] == NOW + timedelta(days=9)
+
+
+_OF_ANY: list[dict[str, Any]] = [
+    {"zone": "Europe/Berlin"},
+    {"end_at": "2031-01-01T00:00:00Z"},
+    {"start_at": "2029-01-01T00:00:00Z"},
+    {"dst_gap": "skip"},
+]
+_OF_RECURRING: list[dict[str, Any]] = [*_OF_ANY, {"jitter": "1m"}, {"max_runs": 10}]
+
+
+@pytest.mark.parametrize(
+    ("schedules", "patch"),
+    [
+        *(((once,), patch) for once in (At(NOW), Now(NOW)) for patch in _OF_ANY),
+        *(((CronSchedule("0 * * * *"), At(NOW)), patch) for patch in _OF_RECURRING),
+    ],
+    ids=repr,
+)
+async def test_no_change_of_its_timing_brings_back_an_instant_that_has_passed(
+    schedules: tuple[Schedule, ...], patch: dict[str, Any]
+) -> None:
+    desk = Desk(Timing(schedules))
+    desk.time = NOW + timedelta(days=1, minutes=30)
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(**patch))
+    assert desk.change is not None
+    definition, cursor = desk.change
+    assert definition.timing.schedules[-1] == schedules[-1]
+    assert cursor == (NOW + timedelta(days=1, hours=1) if len(schedules) > 1 else None)
+
+
+async def test_a_schedule_sent_again_does_not_bring_back_an_instant_that_has_passed() -> None:
+    coming = NOW + timedelta(minutes=1)
+    desk = Desk(Timing((CronSchedule("0 * * * *"), At(coming))))
+    await desk.operations.update(
+        CALLER, desk.job.job_id, JobPatch(schedule=[{"cron": "0 * * * *"}, {"at": "2030-01-07T12:01:00Z"}])
+    )
+    assert desk.change is not None
+    assert desk.change[1] == coming
+    desk.time = coming + timedelta(seconds=2)  # as late as an `at` may be
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(zone="Asia/Tokyo"))
+    assert desk.change[1] == NOW + timedelta(hours=1)
+
+
+async def test_a_start_that_is_moved_moves_what_is_to_begin_with_it() -> None:
+    desk = Desk(Timing((Now(NOW + timedelta(hours=1)),), start_at=NOW + timedelta(hours=1)))
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(start_at="2030-01-07T15:00:00Z"))
+    assert desk.change is not None
+    assert desk.change[1] == NOW + timedelta(hours=3)
 
 
 async def test_a_change_of_anything_but_the_time_keeps_the_beat_of_an_interval() -> None:

@@ -44,6 +44,10 @@ class FakePauses:
         woken, self.resting = min(limit, self.resting), max(self.resting - limit, 0)
         return woken
 
+    async def end_own_pauses(self, now: datetime, limit: int) -> int:
+        self.asked.append("end_own_pauses")
+        return 0
+
     async def settle(self, now: datetime) -> int:
         self.asked.append("settle")
         return 0
@@ -57,7 +61,7 @@ class FakePauses:
 
 
 def keeper_of(pauses: FakePauses, **how: Any) -> tuple[PauseKeeper, list[str]]:
-    keeper = PauseKeeper(cast("PauseStore", pauses), lambda: 1, StillClock(), **how)
+    keeper = PauseKeeper(cast("PauseStore", pauses), pauses, lambda: 1, StillClock(), **how)
     woken: list[str] = []
     keeper.wake_planner = lambda: woken.append("planner")
     return keeper, woken
@@ -86,7 +90,7 @@ async def test_cursors_that_come_back_wake_the_planner_and_many_are_brought_back
     keeper, woken = keeper_of(pauses)
     assert await keeper.run_once() == 0.0
     assert await keeper.run_once() is None
-    assert (pauses.asked, woken) == (["look", "wake"] * 2, ["planner"] * 2)
+    assert (pauses.asked, woken) == (["look", "wake", "end_own_pauses"] * 2, ["planner"] * 2)
 
 
 @pytest.mark.parametrize(("left", "sleeps"), [(-1.0, 0.0), (0.25, 0.25), (4.9, 4.9), (86_400.0, None)])

@@ -32,6 +32,9 @@ SELECT j.*, l.queue, l.needs FROM hourhand.jobs j JOIN hourhand.lanes l USING (l
  WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id
    FOR UPDATE OF j;
 
+-- name: move_cursor
+UPDATE hourhand.timetable SET next_fire = @next_fire WHERE job_id = @job_id;
+
 -- name: lock_cursor
 -- Waits for a planner that is just moving the cursor: the runs it made are then seen by the statements that follow.
 SELECT next_fire FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
@@ -179,6 +182,12 @@ SELECT max(scheduled_for) AS latest FROM (
     UNION ALL
     SELECT last_due FROM hourhand.ledger_ranges WHERE job_id = @job_id AND last_due > @now
 ) made;
+
+-- name: runs_to_come
+-- What is left of the job's budget of runs, and the runs that are made of due times that have not come yet.
+SELECT b.runs_left + (SELECT count(*) FROM hourhand.live_runs r
+                       WHERE r.job_id = b.job_id AND r.cause = 1 AND r.scheduled_for > @now)::int AS runs
+  FROM hourhand.run_budgets b WHERE b.job_id = @job_id;
 
 -- name: job_live_runs
 SELECT run_id, state, scheduled_for FROM hourhand.live_runs

@@ -115,7 +115,7 @@ WITH over AS MATERIALIZED (
     SELECT r.job_id FROM hourhand.resting r
      WHERE r.pause_id = ANY (ARRAY(SELECT p.pause_id FROM hourhand.pauses p
                                     WHERE NOT p.settled AND (p.ended_at IS NOT NULL OR p.until <= @now)))
-        OR r.until <= @now
+        OR (r.until <= @now AND NOT EXISTS (SELECT FROM hourhand.timetable t WHERE t.job_id = r.job_id AND t.recurring))
      ORDER BY r.job_id
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
@@ -125,6 +125,13 @@ WITH over AS MATERIALIZED (
 UPDATE hourhand.timetable t SET next_fire = g.next_fire FROM gone g WHERE t.job_id = g.job_id
 RETURNING t.job_id;
 
+-- name: own_pauses_over
+-- Jobs with several schedules that rest until the end of their own pause, which is over.
+SELECT t.namespace_id, r.job_id FROM hourhand.resting r JOIN hourhand.timetable t ON t.job_id = r.job_id
+ WHERE r.until <= @now AND t.recurring
+ ORDER BY r.until
+ LIMIT @limit;
+
 -- name: wake_cursor
 -- The same for one job, which is about to be changed.
 WITH gone AS (
@@ -133,7 +140,7 @@ WITH gone AS (
 UPDATE hourhand.timetable t SET next_fire = g.next_fire FROM gone g WHERE t.job_id = g.job_id;
 
 -- name: rest_own
--- A job that runs once rests until the end of its own pause.
+-- A job with a due time that was asked for by its instant rests until the end of its own pause.
 INSERT INTO hourhand.resting (job_id, next_fire, until) VALUES (@job_id, @next_fire, @until)
 ON CONFLICT (job_id) DO UPDATE SET next_fire = excluded.next_fire, pause_id = NULL, until = excluded.until;
 
