@@ -470,6 +470,7 @@ async def test_the_ledger_of_a_job_is_read_by_the_job(ground: Ground, settled: b
     )  # fmt: skip
     assert_by_index(plan, ground, 500, rows=10 + 1)
     assert_by_index(await explain(ground, "ledger.sql", "ledger_stretches", settled, **job), ground, 20, rows=1)
+    assert_by_index(await explain(ground, "ledger.sql", "ledger_backfills", settled, **job), ground, 20)
     plan = await explain(ground, "ledger.sql", "ledger_job", settled, namespace_id=NAMESPACE, job_id=ground.jobs[5])
     assert_by_index(plan, ground, 60, rows=1)
 

@@ -21,6 +21,7 @@ from hourhand.model.policy import Policy
 from hourhand.model.schedule import CronSchedule, Timing, timing_to_json
 from hourhand.model.states import JobState, Reason, RunState
 from hourhand.operations.definition import define_job
+from hourhand.operations.history import HistoryOperations
 from hourhand.operations.requests import JobRequest
 from hourhand.ports.event_bus import Topic
 from hourhand.ports.job_kind import JobKind, Task
@@ -393,3 +394,31 @@ async def test_a_backfill_that_cannot_go_on_does_not_hold_up_the_others(site: Si
     assert (await site.get(stuck.backfill.backfill_id)).live == 0
     assert (await site.get(stuck.backfill.backfill_id)).state is BackfillState.RUNNING
     assert (await site.get(other.backfill.backfill_id)).live == 1
+
+
+async def test_the_ledger_names_the_run_of_a_backfill_that_made_up_for_a_missed_due_time(
+    site: Site, store: Store, clock: SetClock
+) -> None:
+    job_id = await site.job()
+    first, last = hours([-5, -2])
+    await execute(
+        store,
+        "INSERT INTO hourhand.ledger_ranges (job_id, first_due, last_due, count, state, reason, version) "
+        "VALUES ($1, $2, $3, 4, 16, 'catchup_window', 1)",
+        job_id,
+        first,
+        last,
+    )
+    executor = await Executor(store, succeed, clock=clock).join()
+    started = await site.start(job_id, first=-4, last=-2)
+    await work_off(site, executor, started.backfill.backfill_id)
+    made = {row["due"]: row["run_id"] for row in await rows(store, "backfill_runs", "due")}
+    history = HistoryOperations(store.ledger, clock)
+
+    page = await history.page(ADA, job_id, first, last, None, 10, compact=False)
+
+    assert [entry.status for entry in page.entries] == ["missed"] * 4
+    told = [(entry.why or "").partition("; ")[2] for entry in page.entries]
+    assert told == ["", *(f"run {made[due]} of a backfill made up for it" for due in hours([-4, -3])), ""]
+    [whole] = (await history.page(ADA, job_id, first, last, None, 10, compact=True)).entries
+    assert (whole.why or "").endswith("; runs of a backfill made up for some of them")

@@ -89,6 +89,8 @@ class LedgerFacts:
     earlier: Sequence[tuple[datetime, Timing]] = ()
     """Schedules that it had, oldest first, each with the time from which on another counted."""
     catchup_window: timedelta = timedelta(hours=1)
+    backfilled: Mapping[datetime, UUID] = field(default_factory=dict)
+    """Due times that a backfill has made up for, each with its newest run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +350,16 @@ def _of_range(facts: LedgerFacts, one: RangeFact) -> LedgerEntry:
     )
 
 
-def _why_of_range(facts: LedgerFacts, one: RangeFact) -> str | None:
+def _why_of_range(facts: LedgerFacts, one: RangeFact) -> str:
+    why = _why_not(facts, one)
+    if one.count == 1 and one.first in facts.backfilled:
+        return f"{why}; run {facts.backfilled[one.first]} of a backfill made up for it"
+    if any(one.first <= due <= one.last for due in facts.backfilled):
+        return f"{why}; runs of a backfill made up for some of them"
+    return why
+
+
+def _why_not(facts: LedgerFacts, one: RangeFact) -> str:
     if one.reason == Reason.CATCHUP_WINDOW:
         window = format_duration(facts.catchup_window) if facts.catchup_window else "0s"
         return (

@@ -54,6 +54,7 @@ class Ledger:
                 **span,
             )
             stretches = await self._fetch(db, "ledger_stretches", job_id=job_id, **span)
+            backfilled = await self._fetch(db, "ledger_backfills", job_id=job_id, **span)
             spans = await self._pauses.spans_on(db, job_id)
             current = timings[job["version"]][1]
             timing = await self._facts.with_calendars(job_id, current, db)
@@ -75,6 +76,7 @@ class Ledger:
             own_span=own_span(job, now, current),
             earlier=[(ends, timing) for version, (ends, timing) in sorted(timings.items()) if version < job["version"]],
             catchup_window=catchup_from_json(job["catchup"]).window,
+            backfilled={row["due"]: row["run_id"] for row in backfilled},
         )
 
     async def _timings(self, db: Connection, job: Record) -> dict[int, tuple[datetime, Timing]]:

@@ -32,6 +32,14 @@ SELECT first_due, last_due, count, reason, version, detail, next_due, recent_fro
  ORDER BY first_due
  LIMIT @limit;
 
+-- name: ledger_backfills
+-- The newest run of a backfill for each due time that has one.
+SELECT DISTINCT ON (due) due, run_id
+  FROM hourhand.backfill_runs
+ WHERE job_id = @job_id AND due >= @since AND due <= @until
+ ORDER BY due, released_at DESC
+ LIMIT @limit;
+
 -- name: ledger_versions
 -- The schedules that the job had, oldest first, each with when the next one began to count.
 SELECT v.version, v.definition -> 'timing' AS timing, v.definition ->> 'due_at' AS due_at,
