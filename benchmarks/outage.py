@@ -51,7 +51,7 @@ async def measure(jobs: int) -> None:
         runs = await database.fetchval(f"SELECT count(DISTINCT job_id) FROM {SCHEMA}.live_runs")
         size = await database.fetchval(f"SELECT pg_total_relation_size('{SCHEMA}.ledger_ranges')")
         await database.close()
-    print(f"{DAYS} days of {jobs:,} jobs: {int(count):,} due times missed, in {int(rows):,} rows, at most {most} for a job")
+    print(f"{DAYS} days of {jobs:,} jobs: {int(count):,} due times missed, in {int(rows):,} rows, at most {most} a job")
     print(f"{runs:,} jobs run what is newest; {seconds:.0f} s, {jobs / seconds:,.0f} jobs/s")
     print(f"the ledger has {size / 1e6:,.0f} MB; {float(written) / 1e6:,.0f} MB of log written")
     of_postgres = course.cpu_seconds().get("postgres scheduler", 0.0)

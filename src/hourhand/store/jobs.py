@@ -102,20 +102,18 @@ class Jobs:
         self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
     ) -> list[Job]:
         labels = filters.get("labels")
+        elsewhere = {name: filters.get(name) for name in ("queue", "state")}
+        plainly = not any(elsewhere.values())
         rows = await self._database.fetch(
-            self._queries["list_jobs"],
+            self._queries["list_jobs_plainly" if plainly else "list_jobs"],
             namespace_id=namespace_id,
             before=before,
-            name=filters.get("name"),
-            kind=filters.get("kind"),
-            queue=filters.get("queue"),
-            owner=filters.get("owner"),
+            **{name: filters.get(name) for name in ("name", "kind", "owner", "recurring")},
             labels=to_json(labels) if labels else None,
             priority=filters.get("priorities"),
-            recurring=filters.get("recurring"),
-            state=filters.get("state"),
             limit=limit,
             skip=skip,
+            **({} if plainly else elsewhere),
         )
         return [await self._job(row) for row in rows]
 
