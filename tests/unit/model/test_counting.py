@@ -65,6 +65,31 @@ def test_a_stretch_is_what_walking_over_it_finds(timing: Timing, begin: datetime
     assert newest_before(timing, found.first, found.last + TICK, most) == walked[-most:]
 
 
+JUMPS = {
+    "Europe/Berlin": [(2026, 3, 29, 1), (2026, 10, 25, 1)],
+    "America/New_York": [(2026, 3, 8, 7), (2026, 11, 1, 6)],
+    "America/Havana": [(2026, 3, 8, 5), (2026, 11, 1, 5)],
+    "Australia/Lord_Howe": [(2026, 4, 4, 15), (2026, 10, 3, 15)],
+    "Africa/Casablanca": [(2026, 2, 15, 2), (2026, 3, 22, 2)],
+    "Antarctica/Troll": [(2026, 3, 29, 1), (2026, 10, 25, 1)],
+}
+
+
+@pytest.mark.parametrize(("zone", "jump"), [(zone, jump) for zone, jumps in JUMPS.items() for jump in jumps])
+@pytest.mark.parametrize("cron", [*CRONS, "10 0-4 * * *", "*/7 * * * *", "59 1 * * *", "0 3 * * *"])
+def test_over_every_sort_of_clock_change_counting_comes_to_the_same_as_walking(
+    cron: str, zone: str, jump: tuple[int, ...]
+) -> None:
+    begin = datetime(*jump, tzinfo=UTC) - timedelta(hours=9)  # type: ignore[misc,arg-type]
+    for gap in Gap:
+        for overlap in DstOverlap:
+            timing = Timing((CronSchedule(cron),), zone, gap=gap, overlap=overlap)
+            for hours in (18, 10, 48):
+                walked = timing.due_between(begin, begin + timedelta(hours=hours), 1_000_000)
+                if walked:
+                    assert count_quickly(timing, walked[0], walked[-1] + TICK) == len(walked)
+
+
 def test_the_end_of_a_schedule_ends_the_count() -> None:
     begin = datetime(2030, 1, 1, tzinfo=UTC)
     timing = Timing((Every(timedelta(minutes=1), begin),), end_at=begin + timedelta(minutes=9))
