@@ -68,23 +68,38 @@ class SteppedClock:
 class Times:
     """What a stepped clock showed when, by the monotonic clock."""
 
-    def __init__(self, base: float) -> None:
+    def __init__(self, base: float, ahead: float = 0.0, begun: float = -float("inf")) -> None:
         self._base = base
+        self._ahead = ahead
+        """How far ahead the clock was before the first step."""
+        self._begun = begun
         self._steps: list[tuple[float, float, float]] = []
         """When each step began and was done, and how far ahead the clock was from then on."""
 
     def stepped(self, before: float, after: float, ahead: float) -> None:
         self._steps.append((before, after, ahead))
 
+    def since(self, monotonic: float) -> "Times":
+        """The same for somebody who came at that moment: what it had shown before counts for nothing."""
+        place = self._place(monotonic)
+        later = Times(self._base, self._ahead_of(place), monotonic)
+        later._steps = self._steps[place:]
+        return later
+
     def at(self, monotonic: float) -> datetime:
-        place = bisect_right(self._steps, monotonic, key=lambda step: step[1])
-        return self._show(monotonic, self._steps[place - 1][2] if place else 0.0)
+        return self._show(monotonic, self._ahead_of(self._place(monotonic)))
+
+    def _place(self, monotonic: float) -> int:
+        return bisect_right(self._steps, monotonic, key=lambda step: step[1])
+
+    def _ahead_of(self, place: int) -> float:
+        return self._steps[place - 1][2] if place else self._ahead
 
     def latest_near(self, monotonic: float, seconds: float) -> datetime:
         """The latest that it showed, counted on to this moment, from so many seconds before it on."""
         shown = [self.at(monotonic)]
         for (before, after, ahead), earlier in zip(
-            self._steps, [0.0, *(step[2] for step in self._steps)], strict=False
+            self._steps, [self._ahead, *(step[2] for step in self._steps)], strict=False
         ):
             if before <= monotonic <= after + seconds:
                 shown += [self._show(monotonic, ahead), self._show(monotonic, earlier)]
@@ -92,7 +107,7 @@ class Times:
 
     def jumps(self) -> list[tuple[datetime, datetime]]:
         """The stretches that the clock was set past: from the latest it had ever shown to what it showed then."""
-        found, earlier, latest = [], 0.0, EPOCH
+        found, earlier, latest = [], self._ahead, EPOCH
         for before, after, ahead in self._steps:
             latest = max(latest, self._show(before, earlier))
             shown = self._show(after, ahead)
@@ -103,7 +118,7 @@ class Times:
 
     def walked(self, instant: datetime, until: float) -> float | None:
         """When the clock first walked through the instant, up to a moment; None when it was set past it."""
-        earlier, begun = 0.0, -float("inf")
+        earlier, begun = self._ahead, self._begun
         for before, after, ahead in [*self._steps, (until, until, 0.0)]:
             reached = (instant - EPOCH).total_seconds() - self._base - earlier
             if reached < begun:
@@ -199,12 +214,15 @@ def _was_in_the_way(due: datetime, ran: Mapping[datetime, float], times: Times) 
     )
 
 
-def lateness(started: Sequence[Started], times: Times, away_seconds: float, until: float) -> Mapping[UUID, float]:
-    """Of runs whose due time the clock walked through with no step near: the longest time from then to the start."""
+def lateness(
+    started: Sequence[Started], times: Times, away_seconds: float, until: float, made: Mapping[UUID, float]
+) -> Mapping[UUID, float]:
+    """Of runs whose due time the clock walked through with no step near: the longest time from then to the start.
+    `made`: since when there are the jobs."""
     steps = [step[0] for step in times._steps]
     worst: dict[UUID, float] = {}
     for line in started:
-        reached = times.walked(line.due, until)
+        reached = times.since(made[line.job_id]).walked(line.due, until)
         if reached is not None and all(abs(reached - step) > away_seconds for step in steps):
             worst[line.job_id] = max(worst.get(line.job_id, 0.0), line.monotonic - reached)
     return worst
