@@ -16,7 +16,8 @@ from hourhand.model.calendar import Blackout, CalendarRule
 from hourhand.model.calendar_form import BLACKOUTS_MAX, DATES_MAX
 from hourhand.model.durations import DurationFault, parse_duration
 from hourhand.model.local_time import YEAR_MAX, YEAR_MIN, DstRule, ZoneFault, instants_of, load_zone
-from hourhand.model.rrule import RRule, end_of
+from hourhand.model.rrule import RRule
+from hourhand.model.rrule_end import end_of
 from hourhand.model.rrule_text import RRuleFault, normal_text
 
 BYTES_MAX: Final = 1 << 20
@@ -198,7 +199,8 @@ def _starts(event: _Event, begin: datetime, zone: ZoneInfo) -> Iterator[datetime
         return
     text = event.properties["RRULE"][0]
     try:
-        rule = RRule.compile(normal_text(text), begin, end_of(text, begin, zone))
+        end = end_of(text, begin, zone, _FIXED)
+        rule = RRule.compile(normal_text(text), begin, end and end.local)
         start = rule.next_local(begin - timedelta(seconds=1))
     except RRuleFault as fault:
         raise ICalendarFault(f"RRULE: {fault}", event.line) from None

@@ -260,7 +260,8 @@ def _gaps_of(timing: Timing, begin: datetime, until: datetime) -> Iterator[Ledge
     if not _has_zone(timing):
         return
     zone = load_zone(timing.zone)
-    for ordinal in range(begin.toordinal(), until.toordinal() + 1):
+    # From the day before on: a jump at midnight by UTC is the end of that day.
+    for ordinal in range(begin.toordinal() - 1, until.toordinal() + 1):
         found = jump_on(zone, ordinal)
         if (
             found is None
@@ -272,7 +273,7 @@ def _gaps_of(timing: Timing, begin: datetime, until: datetime) -> Iterator[Ledge
         jump, by = found
         behind = jump.astimezone(zone).replace(tzinfo=None)
         lost = sorted(
-            {local for schedule in timing.schedules for local in _lost(timing, schedule, behind - by, behind)}
+            {local for schedule in timing.schedules for local in _lost(timing, schedule, jump, behind - by, behind)}
         )
         if lost:
             more = "" if len(lost) == 1 else f" and {len(lost) - 1} more up to {lost[-1]:%H:%M:%S}"
@@ -281,12 +282,15 @@ def _gaps_of(timing: Timing, begin: datetime, until: datetime) -> Iterator[Ledge
             yield LedgerEntry(jump, jump, len(lost), Became.DST_GAP.value, Became.DST_GAP.value, why, key=(jump, 1))
 
 
-def _lost(timing: Timing, schedule: Schedule, begin: datetime, before: datetime) -> Iterator[datetime]:
+def _lost(timing: Timing, schedule: Schedule, jump: datetime, begin: datetime, before: datetime) -> Iterator[datetime]:
+    """The local times in [begin, before) that a schedule names and that the clock jumped over at that instant."""
     rule: Cron | RRule
     if isinstance(schedule, CronSchedule):
         rule = Cron.parse(schedule.text, schedule.seed)
     elif isinstance(schedule, RRuleSchedule):
-        rule = RRule.compile(schedule.text, schedule.first, schedule.last)
+        rule = schedule.rule
+        if not _goes_on(schedule, timing, jump):
+            return
     else:
         return
     if rule.is_fixed_time and timing.gap is Gap.FIRE_AFTER:
@@ -295,6 +299,11 @@ def _lost(timing: Timing, schedule: Schedule, begin: datetime, before: datetime)
     while local is not None and local < before:
         yield local
         local = rule.next_local(local)
+
+
+def _goes_on(schedule: RRuleSchedule, timing: Timing, instant: datetime) -> bool:
+    end = schedule.end_in(load_zone(timing.zone))
+    return (schedule.since is None or schedule.since <= instant) and (end is None or instant <= end)
 
 
 def _is_active(timing: Timing, instant: datetime) -> bool:

@@ -22,6 +22,8 @@ YEAR_MAX: Final = 2200
 
 _TICK: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
+_LOOK: Final = timedelta(days=3)
+"""No zone has ever set its clocks twice within this."""
 
 
 class Gap(StrEnum):
@@ -126,6 +128,22 @@ def find_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | 
     if until <= after or after.astimezone(zone).utcoffset() == until.astimezone(zone).utcoffset():
         return None
     return jump_between(after, until, zone)
+
+
+@lru_cache(maxsize=2048)
+def clock_changes(zone: ZoneInfo, year: int) -> tuple[tuple[datetime, timedelta], ...]:
+    """The instants of a year, by UTC, at which the zone's clocks are set, in order, and by how much."""
+    found = []
+    step, end = datetime(year, 1, 1, tzinfo=UTC) - _TICK, datetime(year + 1, 1, 1, tzinfo=UTC) - _TICK
+    while step < end:
+        following = min(step + _LOOK, end)
+        before, behind = step.astimezone(zone).utcoffset(), following.astimezone(zone).utcoffset()
+        assert before is not None
+        assert behind is not None
+        if before != behind:
+            found.append((jump_between(step, following, zone), behind - before))
+        step = following
+    return tuple(found)
 
 
 def _next_ahead(
@@ -306,7 +324,7 @@ def load_zone(name: str) -> ZoneInfo:
 def forget_zones() -> None:
     """Reads the tz data anew from now on: it has been replaced."""
     ZoneInfo.clear_cache()
-    for cache in (load_zone, _steady_offset, _known_zones):
+    for cache in (load_zone, _steady_offset, clock_changes, _known_zones):
         cache.cache_clear()
 
 

@@ -1,7 +1,7 @@
 """What a schedule will do: its times, in words, with notes on what surprises people. Needs no server.
 
-Clock changes are looked for up to `NOTED_DAYS_MAX` days ahead; each day on which one touches the schedule is named with
-what becomes of the times in it.
+Each day of the time shown on which clocks are set is named if that touches the schedule; the first `NOTES_MAX` with
+what becomes of the times in them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +12,15 @@ from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
 from hourhand.model.exclusion import TimingAround
-from hourhand.model.local_time import DstRule, Gap, find_change, load_zone
-from hourhand.model.rrule import RRule
+from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
 from hourhand.model.words import both_days_set, timing_words
 
 COUNT_MAX: Final = 500
-NOTED_DAYS_MAX: Final = 800
 NOTES_MAX: Final = 20
 _TICK: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
-_STEP: Final = timedelta(days=4)
-"""No zone sets its clocks twice within this."""
 _SHOWN_MAX: Final = 3
 
 
@@ -113,20 +109,19 @@ def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
 
 
 def _changed_days(timing: Timing, start: datetime, end: datetime) -> Iterator[ChangedDay]:
+    """The days of clock changes between two times, also where only the repeated hour reaches into that."""
     zone = load_zone(timing.zone)
     local = [schedule for schedule in timing.schedules if isinstance(schedule, CronSchedule | RRuleSchedule)]
     if not local or zone.key == "UTC":
         return
-    step = start
-    for _ in range(NOTED_DAYS_MAX // _STEP.days):
-        if step > end:
-            return
-        change = find_change(step, min(step + _STEP, end + _TICK), zone)
-        if change is not None:
+    for year in range((start - _DAY).year, min((end + _DAY).year, YEAR_MAX) + 1):
+        for change, by in clock_changes(zone, year):
+            repeated = max(-by, timedelta(0))
+            if change + repeated < start or change - repeated > end:
+                continue
             note = _note_of_change(change, zone, local, timing)
             if note is not None:
                 yield ChangedDay(_day_of(change, zone), note)
-        step += _STEP
 
 
 def _note_of_change(change: datetime, zone: ZoneInfo, schedules: Sequence[Schedule], timing: Timing) -> str | None:
@@ -138,13 +133,24 @@ def _note_of_change(change: datetime, zone: ZoneInfo, schedules: Sequence[Schedu
     there = (change + before).replace(tzinfo=None)
     low, high = min(here, there), max(here, there)
     effects = [
-        effect for schedule in schedules if (effect := _effect(schedule, low, high, here > there, timing)) is not None
+        effect
+        for schedule in schedules
+        if _is_there(schedule, change, high - low, zone)
+        and (effect := _effect(schedule, low, high, here > there, timing)) is not None
     ]
     if not effects:
         return None
     moved = f"{there:%H:%M} forward to" if here > there else f"{there:%H:%M} back to"
     shown = f"{here:%H:%M}" if here.date() == there.date() else f"{here:%Y-%m-%d %H:%M}"
     return f"{_day_of(change, zone)}: the clock goes from {moved} {shown}; {'; '.join(dict.fromkeys(effects))}"
+
+
+def _is_there(schedule: Schedule, change: datetime, length: timedelta, zone: ZoneInfo) -> bool:
+    """Whether a schedule has begun, and has not ended, when clocks are set."""
+    if not isinstance(schedule, RRuleSchedule):
+        return True
+    end = schedule.end_in(zone)
+    return (schedule.since is None or schedule.since < change + length) and (end is None or end >= change - length)
 
 
 def _day_of(change: datetime, zone: ZoneInfo) -> date:
@@ -179,5 +185,4 @@ def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | No
         cron = Cron.parse(schedule.text, schedule.seed)
         return cron.next_local, cron.is_fixed_time
     assert isinstance(schedule, RRuleSchedule)
-    rule = RRule.compile(schedule.text, schedule.first, schedule.last)
-    return rule.next_local, rule.is_fixed_time
+    return schedule.rule.next_local, schedule.rule.is_fixed_time

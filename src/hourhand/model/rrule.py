@@ -1,33 +1,34 @@
 """Recurrence rules (RFC 5545), compiled once into bit sets: the days of a year, the times of a day.
 
-Knows nothing of zones: `local_time` maps what comes out to instants. Every walk is bounded by the years that are
-planned at all, and within them by days: how often a rule would repeat within a day costs nothing.
+Knows nothing of zones: `local_time` maps what comes out to instants, and `rrule_end` says where among those a rule
+ends. Every walk is bounded by the years that are planned at all, and within them by days: how often a rule would
+repeat within a day costs nothing.
 
 Choices where the standard leaves some, or programs differ:
 - Only times that the rule names are due. The first time is where counting begins; it is due if the rule names it.
 - What the rule leaves out is taken from the first time: `FREQ=MONTHLY` from the 31st means months that have a 31st.
 - `BYWEEKNO` without `BYDAY` means the weekday of the first time.
-- `UNTIL` as a date includes that day.
 - Combinations that the standard forbids are refused, as are years of other calendars (RSCALE).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
+from math import gcd
 from typing import Final, NamedTuple
-from zoneinfo import ZoneInfo
 
-from hourhand.model.local_time import YEAR_MAX, YEAR_MIN
+from hourhand.model.local_time import YEAR_MAX
 from hourhand.model.rrule_text import Frequency, Parts, RRuleFault, parse_parts
+from hourhand.model.steps import Steps
 
 SEARCH_DAYS_MAX: Final = 1500
 """A rule is refused if its first time is not found within so many days that it names."""
-COUNT_DAYS_MAX: Final = 20_000
-"""And if its COUNT is not reached within so many."""
 
 _DAY_SECONDS: Final = 86_400
+_STEP_TIMES_KEPT_MAX: Final = 1024
+_YEAR_STEPS: Final = 4
 _YEARS_KEPT_MAX: Final = 16
 """Of one rule: planning asks for this year and the next."""
 _SECOND: Final = timedelta(seconds=1)
@@ -57,7 +58,7 @@ class RRule:
 
     @staticmethod
     def compile(text: str, first: datetime, last: datetime | None = None) -> "RRule":
-        """`last` is what `end_of` found. Raises `RRuleFault`."""
+        """`last` is a local time. Raises `RRuleFault`."""
         return _compile(text, first, last)
 
     @property
@@ -76,23 +77,57 @@ class RRule:
                 return found if self.last is None or found <= self.last else None
         return None
 
-    def nth_local(self, count: int) -> datetime | None:
-        """The due time of that number, counted from the first; None if there are fewer."""
-        for number, (ordinal, seconds) in enumerate(self._days_from(self.first.date(), None)):
-            if number > COUNT_DAYS_MAX:
-                raise RRuleFault("rrule-syntax", f"COUNT={self.parts.count} reaches too far", "use UNTIL or max_runs")
-            left = _from_time(seconds, self.first) if ordinal == self.first.toordinal() else seconds
+    def walk(self, since: datetime, until: datetime, steps: Steps) -> Iterator[datetime]:
+        """The due local times from one to another, both included. What COUNT leaves is counted on the way; each time,
+        and each day and year that is looked at, is taken from the steps, also those that have none."""
+        left = self.parts.count
+        start = max(since, self.first) if left is None else self.first
+        for ordinal, seconds in self._days_from(start.date(), None, steps):
+            if ordinal > until.toordinal():
+                return
+            due = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
+            number = due.bit_count()
+            chosen = number if left is None else min(number, left)
+            if ordinal >= since.toordinal() and due:
+                steps.take(number)
+                for second in _bits(due)[:chosen]:
+                    found = datetime.fromordinal(ordinal) + timedelta(seconds=second)
+                    if since <= found <= until and (self.last is None or found <= self.last):
+                        yield found
+            if left is not None:
+                left -= chosen
+                if not left:
+                    return
+
+    def count_local(self, begin: datetime, before: datetime, most: int, steps: Steps) -> int:
+        """How many due times lie in [begin, before); where there are `most` or more, at least so many."""
+        total, start = 0, max(begin, self.first)
+        for ordinal, seconds in self._days_from(start.date(), None, steps):
+            if total >= most or ordinal > before.toordinal():
+                break
+            left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
+            total += (left ^ _from_time(left, before) if ordinal == before.toordinal() else left).bit_count()
+        return total
+
+    def nth_local(self, count: int, begin: datetime, steps: Steps) -> datetime | None:
+        """The due time of that number, counted from `begin`, included; None if there are fewer."""
+        start = max(begin, self.first)
+        for ordinal, seconds in self._days_from(start.date(), None, steps):
+            left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
             if left.bit_count() >= count:
                 return datetime.fromordinal(ordinal) + timedelta(seconds=_bits(left)[count - 1])
             count -= left.bit_count()
         return None
 
-    def _days_from(self, start: date, days_max: int | None) -> Iterator[tuple[int, int]]:
+    def _days_from(self, start: date, days_max: int | None, steps: Steps | None = None) -> Iterator[tuple[int, int]]:
         """The days that have due times, from a day on, each with its due seconds."""
+        year_steps, day_steps = (0, 0) if steps is None else _steps_of(self.parts, self._day_times)
         ordinal, left = start.toordinal(), days_max
         for number in range(start.year, YEAR_MAX + 1):
             if self.last is not None and number > self.last.year:
                 return
+            if steps is not None:
+                steps.take(year_steps)
             january, length, _ = _shape(number)
             year = self._year(number)
             day = max(ordinal - january, 0)
@@ -100,6 +135,8 @@ class RRule:
             while bits:
                 skip = _lowest(bits)
                 day, bits = day + skip, bits >> skip
+                if steps is not None:
+                    steps.take(day_steps)
                 seconds, rest = self._times_of(year, day, january + day)
                 if seconds:
                     yield january + day, seconds
@@ -129,6 +166,21 @@ class RRule:
         if offset >= _DAY_SECONDS:
             return 0, offset // _DAY_SECONDS - 1
         return _step_times(self._clock, offset), 0
+
+
+def _steps_of(parts: Parts, day_times: int) -> tuple[int, int]:
+    """What it costs to look at a year and at a day."""
+    if parts.frequency > Frequency.DAILY:
+        step = _UNITS[parts.frequency] * parts.interval
+        begins = step // gcd(step, _DAY_SECONDS)  # so many different times of day at which a day's first step may be
+        return _YEAR_STEPS, (1 if begins <= _STEP_TIMES_KEPT_MAX else 3) + len(parts.minutes) * len(parts.seconds) // 60
+    if not parts.places:
+        return _YEAR_STEPS, 1
+    # Of each period each place is taken out, from as many bits as a day has times.
+    places = len(parts.places) * {Frequency.DAILY: 366, Frequency.WEEKLY: 53, Frequency.MONTHLY: 12}.get(
+        parts.frequency, 1
+    )
+    return _YEAR_STEPS + 366 // 4 + places // 4 + day_times.bit_count() // 100, 1
 
 
 # --- days -------------------------------------------------------------------------------------------------
@@ -303,7 +355,7 @@ class _Clock(NamedTuple):
     places: tuple[int, ...]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_STEP_TIMES_KEPT_MAX)
 def _step_times(clock: _Clock, offset: int) -> int:
     """The due seconds of a day on which a step of a frequency below a day begins at the offset. Kept, and shared by all
     rules that go by the same clock: each takes up to 11 kB."""
@@ -317,19 +369,6 @@ def _step_times(clock: _Clock, offset: int) -> int:
         begins = _times(clock.hours or _HOURS, clock.minutes or _SIXTY, clock.seconds or _SIXTY)
         within = _chosen(1, clock.places)
     return (_comb(_UNITS[clock.frequency] * clock.interval, offset) & begins) * within
-
-
-def end_of(text: str, first: datetime, zone: ZoneInfo) -> datetime | None:
-    """The last local time that COUNT or UNTIL leave; None where the rule goes on for ever. Raises `RRuleFault`."""
-    parts = parse_parts(text)
-    if parts.until is not None:
-        return _until(parts.until, zone)
-    if parts.count is None:
-        return None
-    rule = _compile(text, first, None)
-    if rule.next_local(first - _SECOND, SEARCH_DAYS_MAX) is None:
-        return first
-    return rule.nth_local(parts.count)
 
 
 def _filled(parts: Parts, first: datetime) -> Parts:
@@ -351,21 +390,6 @@ def _filled(parts: Parts, first: datetime) -> Parts:
     if frequency < Frequency.SECONDLY and not parts.seconds:
         parts = replace(parts, seconds=(first.second,))
     return parts
-
-
-def _until(text: str, zone: ZoneInfo) -> datetime:
-    """The last local time that `UNTIL` allows."""
-    for form in ("%Y%m%d", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ"):
-        try:
-            found = datetime.strptime(text, form)  # noqa: DTZ007 - local time has no zone here
-        except ValueError:
-            continue
-        if not YEAR_MIN < found.year <= YEAR_MAX:
-            raise RRuleFault("time-out-of-range", f"the year of UNTIL must lie between {YEAR_MIN} and {YEAR_MAX}")
-        if form.endswith("Z"):
-            return found.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
-        return found if "T" in text else found + timedelta(days=1) - _SECOND
-    raise RRuleFault("rrule-syntax", f"UNTIL is a date (20301231) or a time (20301231T090000Z), not {text[:40]!r}")
 
 
 # --- bits -------------------------------------------------------------------------------------------------
@@ -407,7 +431,11 @@ def _comb(step: int, offset: int) -> int:
     count = (_DAY_SECONDS - 1 - offset) // step + 1
     if count == 1:  # also where the step is far longer than a day, and as a number of bits too long to be made
         return 1 << offset
-    return ((1 << step * count) - 1) // ((1 << step) - 1) << offset
+    bits, made = 1, 1
+    while made < count:  # by doubling: to divide one long number by another takes a thousand times as long
+        bits |= bits << step * made
+        made *= 2
+    return (bits & ((1 << step * count) - 1)) << offset
 
 
 def _union(masks: Iterable[int]) -> int:

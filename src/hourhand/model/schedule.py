@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from hourhand.model.local_time import (
     parse_instant,
 )
 from hourhand.model.rrule import RRule
+from hourhand.model.rrule_end import RuleEnd, end_instant, next_due
 
 __all__ = [
     "AfterCompletion",
@@ -194,19 +196,43 @@ class RRuleSchedule:
     """What COUNT or UNTIL come to, found once when the rule is read."""
     short: str | None = None
     """`daily`, `weekly`, … where that is what the user wrote."""
+    fold: int | None = None
+    """Of `last`, where that is an instant; None where it is a local time, as all were once stored."""
+    since: datetime | None = None
+    """The instant of the first time, where its local time had come before and that is not meant."""
     recurring: ClassVar[bool] = True
 
+    @property
+    def rule(self) -> RRule:
+        """The local times that it names, as far as those can say where it ends."""
+        return RRule.compile(self.text, self.first, self.last if self.fold is None else None)
+
+    def end_in(self, zone: ZoneInfo) -> datetime | None:
+        """The instant after which it is not due, where it ends with an instant."""
+        end = None if self.last is None else RuleEnd(self.last, self.fold)
+        return end_instant(self.text, end, zone)
+
     def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
-        rule = RRule.compile(self.text, self.first, self.last)
+        rule, zone = self.rule, load_zone(timing.zone)
         choice = _dst_rule(rule.is_fixed_time, timing.gap, timing.overlap)
-        return next_instant(instant, rule.next_local, load_zone(timing.zone), choice)
+        return next_due(rule, instant, zone, choice, self.since, self.end_in(zone))
 
     def to_json(self) -> dict[str, Any]:
         last = self.last and self.last.isoformat()
-        return {"rrule": self.text, "first": self.first.isoformat(), "last": last, "short": self.short}
+        stored: dict[str, Any] = {
+            "rrule": self.text,
+            "first": self.first.isoformat(),
+            "last": last,
+            "short": self.short,
+        }
+        if self.fold is not None:
+            stored["fold"] = self.fold
+        if self.since is not None:
+            stored["since"] = format_instant(self.since)
+        return stored
 
     def describe(self) -> dict[str, Any]:
-        first = self.first.isoformat()
+        first = self.first.isoformat() if self.since is None else format_instant(self.since)
         return {"rrule": self.text, "first": first} if self.short is None else {self.short: first}
 
 
@@ -323,6 +349,8 @@ _STORED: Final[Mapping[str, Callable[[Mapping[str, Any]], Schedule]]] = {
         datetime.fromisoformat(stored["first"]),
         stored["last"] and datetime.fromisoformat(stored["last"]),
         stored["short"],
+        stored.get("fold"),
+        parse_instant(stored["since"]) if "since" in stored else None,
     ),
 }
 

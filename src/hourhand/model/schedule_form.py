@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from hourhand.model.cron import MACROS, Cron, CronFault
@@ -19,16 +19,14 @@ from hourhand.model.local_time import (
     YEAR_MAX,
     YEAR_MIN,
     DstOverlap,
+    DstRule,
     Gap,
-    InstantFault,
-    ZoneFault,
     format_instant,
     load_zone,
-    parse_instant,
-    readings_of,
 )
-from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule, end_of
-from hourhand.model.rrule_text import RRuleFault, normal_text
+from hourhand.model.rrule import SEARCH_DAYS_MAX
+from hourhand.model.rrule_end import end_of
+from hourhand.model.rrule_text import Frequency, RRuleFault, normal_text, parse_parts
 from hourhand.model.schedule import (
     AfterCompletion,
     At,
@@ -40,6 +38,7 @@ from hourhand.model.schedule import (
     Schedule,
     Timing,
 )
+from hourhand.model.time_fields import expected, read_bound, read_instant, read_zone
 
 PAST_GRACE: Final = timedelta(hours=1)
 """An `at` this far in the past is still taken, and due at once: clocks differ and requests queue."""
@@ -78,17 +77,22 @@ def parse_timing(
     Whether the calendars exist, and leave anything, is for those to say who have them.
     """
     faults: list[Fault] = []
-    zone_name = _read_zone(zone, faults)
-    start = _read_bound(start_at, "/start_at", zone_name, faults)
-    end = _read_bound(end_at, "/end_at", zone_name, faults)
-    context = _Context(now.astimezone(UTC), seed, zone_name, start, faults)
+    zone_name = read_zone(zone, faults)
+    start = read_bound(start_at, "/start_at", zone_name, faults)
+    end = read_bound(end_at, "/end_at", zone_name, faults)
+    choice_faults: list[Fault] = []
+    gap_choice = _read_choice(gap, Gap.FIRE_AFTER, "/dst_gap", choice_faults)
+    overlap_choice = _read_choice(overlap, DstOverlap.AUTO, "/dst_overlap", choice_faults)
+    context = _Context(now.astimezone(UTC), seed, zone_name, start, faults, gap_choice, overlap_choice)
+    schedules = tuple(_read_schedules(raw_schedule, context))
+    faults += choice_faults
     timing = Timing(
-        schedules=tuple(_read_schedules(raw_schedule, context)),
+        schedules=schedules,
         zone=zone_name or "UTC",
         start_at=start,
         end_at=end,
-        gap=_read_choice(gap, Gap.FIRE_AFTER, "/dst_gap", faults),
-        overlap=_read_choice(overlap, DstOverlap.AUTO, "/dst_overlap", faults),
+        gap=gap_choice,
+        overlap=overlap_choice,
         max_runs=_read_max_runs(max_runs, faults),
         jitter=_read_jitter(jitter, faults),
         calendars=tuple(dict.fromkeys(calendars or ())),
@@ -116,6 +120,8 @@ class _Context:
     zone: str | None
     start_at: datetime | None
     faults: list[Fault]
+    gap: Gap
+    overlap: DstOverlap
     beside: Mapping[str, object] = field(default_factory=dict)
     """What else stands in the same object."""
 
@@ -132,7 +138,7 @@ def _read_schedules(raw: object, context: _Context) -> list[Schedule]:
         pointers = [f"/schedule/{index}" for index in range(len(raw))]
     else:
         hint = f'write {{"cron": "{raw}"}} for a cron expression' if _looks_like_cron(raw) else None
-        context.refuse("/schedule", "wrong-type", _expected(f"an object with one of {_KINDS_SHOWN}", raw), hint=hint)
+        context.refuse("/schedule", "wrong-type", expected(f"an object with one of {_KINDS_SHOWN}", raw), hint=hint)
         return []
     if not raw:
         context.refuse("/schedule", "schedule-required", f"the list is empty; name one of {_KINDS_SHOWN}")
@@ -156,7 +162,7 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
     if raw == "now":
         raw = {"now": True}
     if not isinstance(raw, Mapping):
-        context.refuse(pointer, "wrong-type", _expected(f"an object with one of {_KINDS_SHOWN}", raw))
+        context.refuse(pointer, "wrong-type", expected(f"an object with one of {_KINDS_SHOWN}", raw))
         return None
     known = [key for key in raw if key in _READERS]
     strange = [str(key) for key in raw if key not in _READERS and _BESIDE.get(key) not in known]
@@ -182,14 +188,14 @@ def _unknown_key(key: str, pointer: str) -> Fault:
 
 def _read_now(raw: object, pointer: str, context: _Context) -> Schedule | None:
     if raw is not True:
-        context.refuse(pointer, "wrong-type", _expected("true", raw))
+        context.refuse(pointer, "wrong-type", expected("true", raw))
         return None
     return Now(context.now if context.start_at is None else max(context.now, context.start_at))
 
 
 def _read_at(raw: object, pointer: str, context: _Context) -> Schedule | None:
     past_runs = _beside_choice("if_past", ("run", "refuse"), pointer, context) == "run"
-    instant = _read_instant(raw, pointer, context.zone, context.faults)
+    instant = read_instant(raw, pointer, context.zone, context.faults)
     if instant is None:
         return None
     if instant >= context.now:
@@ -204,7 +210,7 @@ def _read_at(raw: object, pointer: str, context: _Context) -> Schedule | None:
 
 def _read_cron(raw: object, pointer: str, context: _Context) -> Schedule | None:
     if not isinstance(raw, str):
-        context.refuse(pointer, "wrong-type", _expected("a cron expression such as '0 9 * * MON-FRI'", raw))
+        context.refuse(pointer, "wrong-type", expected("a cron expression such as '0 9 * * MON-FRI'", raw))
         return None
     try:
         cron = Cron.parse(raw, context.seed)
@@ -217,7 +223,7 @@ def _read_cron(raw: object, pointer: str, context: _Context) -> Schedule | None:
 
 def _read_every(raw: object, pointer: str, context: _Context) -> Schedule | None:
     if not isinstance(raw, str):
-        context.refuse(pointer, "wrong-type", _expected("a duration such as '15m'", raw))
+        context.refuse(pointer, "wrong-type", expected("a duration such as '15m'", raw))
         return None
     try:
         interval = parse_duration(raw)
@@ -239,16 +245,16 @@ def _read_every(raw: object, pointer: str, context: _Context) -> Schedule | None
         return AfterCompletion(interval, anchor)
     if "anchor" in context.beside:
         place = _beside_pointer(pointer, "anchor")
-        named = _read_instant(context.beside["anchor"], place, context.zone, context.faults)
+        named = read_instant(context.beside["anchor"], place, context.zone, context.faults)
         return None if named is None else Every(interval, named, named=True)
     return Every(interval, anchor)
 
 
 def _read_rrule(raw: object, pointer: str, context: _Context) -> Schedule | None:
     if not isinstance(raw, str):
-        context.refuse(pointer, "wrong-type", _expected("a rule such as 'FREQ=WEEKLY;BYDAY=MO,WE'", raw))
+        context.refuse(pointer, "wrong-type", expected("a rule such as 'FREQ=WEEKLY;BYDAY=MO,WE'", raw))
         return None
-    first: datetime | None = _local_now(context)
+    first: _First | None = _begin(context)
     if "first" in context.beside:
         first = _read_local(context.beside["first"], _beside_pointer(pointer, "first"), context)
     return None if first is None else _rule(raw, first, None, pointer, context)
@@ -262,45 +268,63 @@ def _short_form(word: str) -> "Callable[[object, str, _Context], Schedule | None
     return read
 
 
-def _rule(text: str, first: datetime, short: str | None, pointer: str, context: _Context) -> Schedule | None:
+class _First(NamedTuple):
+    """Where a rule begins."""
+
+    local: datetime
+    since: datetime | None = None
+    """The instant, where the clock shows the local time for the second time then."""
+
+
+def _rule(text: str, first: _First, short: str | None, pointer: str, context: _Context) -> Schedule | None:
+    text, zone = normal_text(text), load_zone(context.zone or "UTC")
     try:
-        last = end_of(text, first, load_zone(context.zone or "UTC"))
-        here = context.now.astimezone(load_zone(context.zone or "UTC")).replace(tzinfo=None, fold=0)
-        rule = RRule.compile(normal_text(text), first, last)
-        rule.next_local(max(here, first - timedelta(seconds=1)), SEARCH_DAYS_MAX)
+        fixed = parse_parts(text).frequency <= Frequency.DAILY
+        end = end_of(text, first.local, zone, DstRule(fixed, context.gap, context.overlap), first.since)
+        last, fold = (None, None) if end is None else end
+        schedule = RRuleSchedule(text, first.local, last, short, fold, first.since)
+        here = context.now.astimezone(zone).replace(tzinfo=None, fold=0)
+        schedule.rule.next_local(max(here, first.local - timedelta(seconds=1)), SEARCH_DAYS_MAX)
     except RRuleFault as fault:
         context.refuse(pointer, fault.code, str(fault), hint=fault.hint)
         return None
-    return RRuleSchedule(normal_text(text), first, last, short)
+    return schedule
 
 
-def _local_now(context: _Context) -> datetime:
+def _begin(context: _Context) -> _First:
     """Where a rule without a first time begins: `start_at`, else midnight of the day it was written."""
-    zone = load_zone(context.zone or "UTC")
-    if context.start_at is not None:
-        return context.start_at.astimezone(zone).replace(tzinfo=None, microsecond=0, fold=0)
-    return context.now.astimezone(zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return _First(_midnight(context)) if context.start_at is None else _first_at(context.start_at, context)
+
+
+def _first_at(instant: datetime, context: _Context) -> _First:
+    instant = instant.replace(microsecond=0)
+    shown = instant.astimezone(load_zone(context.zone or "UTC"))
+    return _First(shown.replace(tzinfo=None, fold=0), instant if shown.fold else None)
+
+
+def _midnight(context: _Context) -> datetime:
+    day = context.now.astimezone(load_zone(context.zone or "UTC"))
+    return day.replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
 
 
 _LOCAL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 _CLOCK: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 
 
-def _read_local(raw: object, pointer: str, context: _Context, clock_is_enough: bool = False) -> datetime | None:
+def _read_local(raw: object, pointer: str, context: _Context, clock_is_enough: bool = False) -> _First | None:
     """A first time: by the clock of the job's zone, or with an offset, which is then turned into that clock's time."""
     example = "'09:00' or '2030-01-31T09:00'" if clock_is_enough else "'2030-01-31T09:00'"
     if not isinstance(raw, str):
-        context.refuse(pointer, "wrong-type", _expected(f"a first time such as {example}", raw))
+        context.refuse(pointer, "wrong-type", expected(f"a first time such as {example}", raw))
         return None
     text = raw.strip()
     if clock_is_enough and _CLOCK.fullmatch(text):
-        text = f"{_local_now(context).date().isoformat()}T{text}"
+        text = f"{_begin(context).local.date().isoformat()}T{text}"
     if not _LOCAL.fullmatch(text):
-        instant = _read_instant(raw, pointer, None, context.faults)
+        instant = read_instant(raw, pointer, None, context.faults)
         if instant is None:
             return None
-        zone = load_zone(context.zone or "UTC")
-        return instant.astimezone(zone).replace(tzinfo=None, microsecond=0, fold=0)
+        return _first_at(instant, context)
     try:
         local = datetime.fromisoformat(text)
     except ValueError as wrong:
@@ -309,7 +333,7 @@ def _read_local(raw: object, pointer: str, context: _Context, clock_is_enough: b
     if not YEAR_MIN < local.year <= YEAR_MAX:
         context.refuse(pointer, "time-out-of-range", f"the year must lie between {YEAR_MIN + 1} and {YEAR_MAX}")
         return None
-    return local
+    return _First(local)
 
 
 def _beside_pointer(pointer: str, key: str) -> str:
@@ -355,7 +379,7 @@ def _read_max_runs(raw: object, faults: list[Fault]) -> int | None:
     if raw is None:
         return None
     if not isinstance(raw, int) or isinstance(raw, bool):
-        faults.append(Fault("/max_runs", "wrong-type", _expected("a whole number", raw)))
+        faults.append(Fault("/max_runs", "wrong-type", expected("a whole number", raw)))
         return None
     if not 1 <= raw <= MAX_RUNS_MAX:
         faults.append(Fault("/max_runs", "out-of-range", f"max_runs is 1 to {MAX_RUNS_MAX}"))
@@ -367,7 +391,7 @@ def _read_jitter(raw: object, faults: list[Fault]) -> timedelta | None:
     if raw is None:
         return None
     if not isinstance(raw, str):
-        faults.append(Fault("/jitter", "wrong-type", _expected("a duration such as '30s'", raw)))
+        faults.append(Fault("/jitter", "wrong-type", expected("a duration such as '30s'", raw)))
         return None
     try:
         return parse_duration(raw)
@@ -396,50 +420,6 @@ def _faults_of_spreading(timing: Timing, now: datetime) -> list[Fault]:
     return [Fault("/jitter", "jitter-too-large", message)]
 
 
-def _read_zone(raw: object, faults: list[Fault]) -> str | None:
-    if raw is None:
-        return None
-    if not isinstance(raw, str):
-        faults.append(Fault("/zone", "wrong-type", _expected("the name of a time zone such as 'Europe/Berlin'", raw)))
-        return None
-    try:
-        return load_zone(raw).key
-    except ZoneFault as fault:
-        faults.append(Fault("/zone", fault.code, str(fault), allowed=fault.suggestions or None))
-        return None
-
-
-def _read_bound(raw: object, pointer: str, zone: str | None, faults: list[Fault]) -> datetime | None:
-    return None if raw is None else _read_instant(raw, pointer, zone, faults)
-
-
-def _read_instant(raw: object, pointer: str, zone: str | None, faults: list[Fault]) -> datetime | None:
-    if isinstance(raw, datetime) and raw.tzinfo is not None:
-        return raw.astimezone(UTC)
-    if not isinstance(raw, str):
-        faults.append(Fault(pointer, "wrong-type", _expected("an RFC 3339 string such as '2030-01-31T09:00:00Z'", raw)))
-        return None
-    try:
-        return parse_instant(raw)
-    except InstantFault as fault:
-        faults.append(_without_offset(fault.local, pointer, zone) or Fault(pointer, fault.code, str(fault)))
-        return None
-
-
-def _without_offset(local: datetime | None, pointer: str, zone: str | None) -> Fault | None:
-    """A better answer than `offset-required` where the job's zone is known."""
-    if local is None or zone is None:
-        return None
-    readings = [reading.isoformat() for reading in readings_of(local, load_zone(zone))]
-    if not readings:
-        message = f"{local.isoformat()} does not exist in {zone}: the clock jumps over it"
-        return Fault(pointer, "invalid-date-time", message)
-    if len(readings) > 1:
-        message = f"{local.isoformat()} comes twice in {zone}; write {' or '.join(readings)}"
-        return Fault(pointer, "ambiguous-local-time", message, allowed=readings)
-    return Fault(pointer, "offset-required", "the offset is missing", hint=f"in {zone} write {readings[0]}")
-
-
 def _read_choice(raw: object, default: _Choice, pointer: str, faults: list[Fault]) -> _Choice:
     if raw is None:
         return default
@@ -456,18 +436,3 @@ def _never_fires(timing: Timing, now: datetime) -> Fault:
         return Fault("/end_at", "schedule-never-fires", message)
     pointer = "/schedule" if timing.end_at is None else "/end_at"
     return Fault(pointer, "schedule-never-fires", "the schedule has no due time between now, start_at and end_at")
-
-
-def _expected(what: str, raw: object) -> str:
-    return f"expected {what}, not {_JSON_TYPES.get(type(raw), 'something else')}"
-
-
-_JSON_TYPES: Final[Mapping[type, str]] = {
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-    type(None): "null",
-}

@@ -7,6 +7,7 @@ from typing import Final
 
 from hourhand.model.cron import MACROS
 from hourhand.model.local_time import format_instant
+from hourhand.model.rrule_end import until_instant
 from hourhand.model.rrule_text import Frequency, Parts, parse_parts
 from hourhand.model.schedule import AfterCompletion, At, CronSchedule, Every, Now, RRuleSchedule, Schedule, Timing
 
@@ -207,6 +208,8 @@ def rule_words(text: str, first: datetime, last: datetime | None) -> str:
         said.append(f"of these only the {chosen} of each {unit}")
     if parts.count is not None:
         said.append(f"{parts.count} times")
+    elif (until := until_instant(text)) is not None:
+        said.append(f"until {format_instant(until)}")
     elif last is not None:
         said.append(f"until {last.isoformat(' ')}")
     return ", ".join([" ".join(said[:2]), *said[2:], f"from {first.isoformat(' ', 'minutes')} on"])

@@ -41,7 +41,7 @@ from hourhand.model.retry import (
     means_success,
     read_entry,
 )
-from hourhand.model.schedule import At, Now, Schedule, Timing, describe, parse_instant
+from hourhand.model.schedule import At, Now, RRuleSchedule, Schedule, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing, seed_of
 from hourhand.model.templates import MARK, render, template_faults
 from hourhand.operations.policy import define_policy, policy_fields
@@ -120,7 +120,7 @@ def define_change(
         return _in_its_zone(msgspec.structs.replace(definition, timing=old.timing))
     if patch.schedule is not UNSET:
         return definition
-    schedules = old.timing.schedules
+    schedules = _kept(old.timing, definition.timing)
     if patch.start_at is not UNSET:  # intervals are counted from it; what has passed stays where it was
         again = zip(old.timing.schedules, definition.timing.schedules, strict=True)
         schedules = tuple(kept if _has_passed(kept, now) else read for kept, read in again)
@@ -130,6 +130,12 @@ def define_change(
 
 def _has_passed(schedule: Schedule, now: datetime) -> bool:
     return isinstance(schedule, At | Now) and schedule.instant <= now
+
+
+def _kept(old: Timing, new: Timing) -> tuple[Schedule, ...]:
+    """The schedules that a job had, but rules as read anew: where they end depends on the zone and the DST choices."""
+    pairs = zip(old.schedules, new.schedules, strict=True)
+    return tuple(read if isinstance(had, RRuleSchedule) else had for had, read in pairs)
 
 
 def words_of(old: JobDefinition) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hourhand.model.errors import Conflict, InvalidFields
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.schedule import At, CronSchedule, Every, Now, Schedule, Timing
+from hourhand.model.schedule_form import parse_timing
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import JobOperations, SubmitSettings
 from hourhand.operations.requests import Caller, JobPatch, JobRequest, RunNowRequest
@@ -212,3 +213,13 @@ async def test_one_who_names_a_version_and_is_overtaken_is_told_so() -> None:
     with pytest.raises(Conflict) as refused:
         await desk.operations.update(CALLER, desk.job.job_id, JobPatch(description="last"), if_version=1)
     assert refused.value.code == "version-mismatch"
+
+
+async def test_where_a_rule_ends_is_found_anew_when_zone_or_choices_change() -> None:
+    rule = {"rrule": "FREQ=MINUTELY;INTERVAL=15;COUNT=6", "first": "2030-10-27T02:00"}
+    timing = parse_timing(rule, "Europe/Berlin", overlap="first", now=NOW, seed=1)
+    desk = Desk(timing)
+    await desk.operations.update(CALLER, desk.job.job_id, JobPatch(dst_overlap="both"))
+    assert desk.change is not None
+    found = desk.change[0].timing.due_between(datetime(2030, 10, 26, tzinfo=UTC), datetime(2030, 11, 1, tzinfo=UTC), 20)
+    assert [f"{each:%H:%M}" for each in found] == ["00:00", "00:15", "00:30", "00:45", "01:00", "01:15"]
