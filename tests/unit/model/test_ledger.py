@@ -161,6 +161,15 @@ def test_nothing_is_left_out_where_the_job_or_its_schedule_was_not_there(known: 
     assert spring_night("30 2 * * *", Gap.SKIP, **known) == []
 
 
+@pytest.mark.parametrize("zone", ["Asia/Gaza", "Asia/Hebron"])
+def test_a_jump_at_midnight_by_utc_is_told_by_a_ledger_that_begins_there(zone: str) -> None:
+    jump = datetime(2026, 3, 28, tzinfo=UTC)
+    timing = Timing((CronSchedule("30 2 * * *"),), zone, gap=Gap.SKIP)
+    for begin in (jump, jump - HOUR):
+        span = {"begin": begin, "until": jump + 6 * HOUR, "now": jump + 8 * HOUR, "created_at": jump - 99 * HOUR}
+        assert [entry.due_at for entry in told(facts(timing=timing, **span))] == [jump]
+
+
 def test_an_earlier_schedule_tells_what_it_left_out() -> None:
     old = Timing((CronSchedule("15 2 * * *"),), "Europe/Berlin", gap=Gap.SKIP)
     [entry] = spring_night("0 9 * * *", earlier=[(SPRING + 3 * HOUR, old)])

@@ -92,6 +92,54 @@ def test_what_the_note_says_is_what_the_times_do() -> None:
     assert datetime(2026, 3, 29, 1, 0, tzinfo=UTC) in found.times
 
 
+AUTUMN_DAY = date(2026, 10, 25)
+FIRST_PASS = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+
+
+def berlin(cron: str, start: datetime, end: datetime | None = None, count: int = 10) -> Preview:
+    return preview(parse_timing({"cron": cron}, "Europe/Berlin", now=NOW, seed=1), start, end, count)
+
+
+def test_a_repeated_hour_is_named_when_the_last_time_shown_lies_in_its_first_pass() -> None:
+    for found in (
+        berlin("30 2 * * *", FIRST_PASS, count=1),
+        berlin("30 2 * * *", FIRST_PASS - timedelta(days=2), end=FIRST_PASS),
+        berlin("*/10 * * * *", FIRST_PASS - timedelta(hours=1), count=7),
+    ):
+        assert found.times[-1] == FIRST_PASS
+        assert found.dst_days == [AUTUMN_DAY]
+        assert "comes twice" in found.notes[0]
+
+
+def test_a_clock_change_is_named_when_the_times_are_asked_for_from_the_very_jump_on() -> None:
+    autumn, spring = datetime(2026, 10, 25, 1, tzinfo=UTC), datetime(2027, 3, 28, 1, tzinfo=UTC)
+    assert berlin("30 2 * * *", autumn).dst_days[0] == AUTUMN_DAY
+    assert berlin("30 2 * * *", spring).dst_days[0] == date(2027, 3, 28)
+    assert berlin("30 2 * * *", spring).times[0] == spring
+    assert berlin("30 2 * * *", autumn + timedelta(hours=1, seconds=1), count=3).dst_days == []
+    assert berlin("30 2 * * *", spring + timedelta(seconds=1), count=3).dst_days == []
+
+
+def test_clock_changes_are_named_however_far_ahead() -> None:
+    for start, count in ((NOW, 2000), (datetime(2060, 1, 1, tzinfo=UTC), 400), (datetime(2199, 1, 1, tzinfo=UTC), 600)):
+        found = berlin("30 2 * * *", start, count=count)
+        last = found.times[-1].date()
+        years = range(start.year, last.year + 1)
+        expected = [last_sunday(year, month) for year in years for month in (3, 10)]
+        assert found.dst_days == [day for day in expected if start.date() <= day <= last]
+
+
+def last_sunday(year: int, month: int) -> date:
+    last = date(year, month, 31)
+    return last - timedelta(days=last.isoweekday() % 7)
+
+
+def test_of_very_many_clock_changes_the_first_are_noted_and_the_others_counted() -> None:
+    found = berlin("30 2 * * *", NOW, count=8000)
+    assert len(found.dst_days) > 40
+    assert found.notes[-1] == f"and {len(found.dst_days) - 20} more days on which the clock changes"
+
+
 def test_a_skipped_calendar_day_is_named_too() -> None:
     timing = parse_timing({"cron": "0 9 * * *"}, "Pacific/Apia", now=datetime(2011, 12, 1, tzinfo=UTC), seed=0)
     start = datetime(2011, 12, 28, tzinfo=UTC)
