@@ -1,5 +1,6 @@
 """What a caller may ask of calendars: make, read, change, import, delete."""
 
+import asyncio
 import difflib
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from hourhand.model.calendar import CalendarRule, calendar_to_json
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.errors import Conflict, Fault, InvalidFields, InvalidParameter, NotFound
 from hourhand.model.exclusion import around
-from hourhand.model.icalendar import ICalendarFault, import_icalendar
+from hourhand.model.icalendar import ICalendarFault, Imported, import_icalendar
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import Timing
 from hourhand.operations.requests import Caller
@@ -81,6 +82,7 @@ class CalendarOperations:
     def __init__(self, store: CalendarStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._importing = asyncio.Lock()
 
     async def list(self, caller: Caller, after: str | None, limit: int) -> Views:
         return [_view(row) for row in await self._store.list(caller.namespace_id, after, limit)]
@@ -112,7 +114,7 @@ class CalendarOperations:
         its weekly windows and its description stay."""
         old = await self._store.get(caller.namespace_id, _checked(name))
         try:
-            imported = import_icalendar(text, zone or (old.rule.zone if old else None), self._clock.now())
+            imported = await self._import(text, zone or (old.rule.zone if old else None))
         except ICalendarFault as fault:
             raise InvalidFields([Fault("", "invalid-icalendar", str(fault))]) from None
         except ZoneFault as fault:
@@ -123,6 +125,12 @@ class CalendarOperations:
                 rule.zone, rule.dates, old.rule.yearly, old.rule.weekly, rule.blackouts, old.rule.description
             )
         return msgspec.structs.replace(await self._put(caller, name, rule, if_version), notes=imported.notes)
+
+    async def _import(self, text: str, zone: str | None) -> Imported:
+        """In a thread: a large file takes a second, in which others are answered. One at a time, so that many such
+        files do not take all of a core from them."""
+        async with self._importing:
+            return await asyncio.to_thread(import_icalendar, text, zone, self._clock.now())
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Refused while jobs use it."""

@@ -1,10 +1,16 @@
 """Calendars and previews over HTTP."""
 
+import asyncio
+import threading
+from datetime import datetime
 from typing import Any
 
 import httpx
+import pytest
 from api_fakes import code_of, faults_of
 from calendar_fakes import FakeCalendarStore
+
+from hourhand.model.icalendar import Imported, import_icalendar
 
 HOLIDAYS = {
     "zone": "Europe/Berlin",
@@ -83,6 +89,27 @@ async def test_files_that_are_no_calendars_are_refused(api: httpx.AsyncClient) -
     assert (await api.post(ONE + "/import", json={})).status_code == 415
     zone = await api.post(ONE + "/import", content=ICS, headers=kind, params={"zone": "Berlin"})
     assert faults_of(zone) == {"/zone": "unknown-timezone"}
+
+
+async def test_others_are_answered_while_a_file_is_being_imported(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def waits(text: str, zone: str | None, now: datetime) -> Imported:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(10), "nobody else was answered"
+        return import_icalendar(text, zone, now)
+
+    monkeypatch.setattr("hourhand.operations.calendars.import_icalendar", waits)
+    kind = {"Content-Type": "text/calendar"}
+    first, second = (
+        asyncio.create_task(api.post(f"{ONE}{name}/import", content=ICS, headers=kind)) for name in ("a", "b")
+    )
+    await begun.wait()
+    assert (await api.get("/api/v1/calendars")).json() == {"calendars": []}
+    go_on.set()
+    assert [(await each).status_code for each in (first, second)] == [200, 200]
 
 
 async def test_calendars_belong_to_a_namespace(api: httpx.AsyncClient, bound: httpx.AsyncClient) -> None:
