@@ -66,11 +66,11 @@ def _time_words(second: str, minute: str, hour: str) -> str:
     parts = []
     if second != "0":
         parts.append(_unit_words(second, "second"))
-    if not (minute == "*" and parts and hour == "*"):
+    if not (minute == "*" and hour == "*" and _goes_on(second, "second")):
         parts.append(_unit_words(minute, "minute"))
     if hour != "*":
         parts.append(_hour_words(hour))
-    elif minute != "*" and not minute.startswith("*/"):
+    elif not _goes_on(minute, "minute"):
         parts.append("every hour")
     return " of ".join(parts)
 
@@ -141,28 +141,75 @@ def _weekday_term(term: str) -> str:
         return f"the {_ORDINALS[int(match[2])]} {_weekday(match[1])} of the month"
     if match := re.fullmatch(r"(\w+)L", term):
         return f"the last {_weekday(match[1])} of the month"
-    return _term(term, "weekday", _weekday).removeprefix("weekday ")
+    return _term(term, "weekday", _weekday).removeprefix("weekday ").removeprefix("weekdays ")
 
 
 def _month_term(term: str) -> str:
-    return _term(term, "month", _month).removeprefix("month ")
+    return _term(term, "month", _month).removeprefix("month ").removeprefix("months ")
+
+
+_RANGES: Final = {
+    "second": (0, 60), "minute": (0, 60), "hour": (0, 24), "day": (1, 31), "month": (1, 12), "weekday": (0, 7),
+}  # fmt: skip
+"""The first value of each field, and how many there are."""
+
+
+def _goes_on(text: str, unit: str) -> bool:
+    """Whether a field says all about when, as every 15 minutes does: nothing is to add about the hour."""
+    return text == "*" or (text.startswith("*/") and text[2:].isdigit() and _is_even(text[2:], unit))
+
+
+def _is_even(step: str, unit: str) -> bool:
+    """Whether a step goes on evenly from one hour, day or year to the next. Months differ, so none does there."""
+    return int(step) == 1 or (unit != "day" and _RANGES[unit][1] % int(step) == 0)
 
 
 def _term(term: str, unit: str, named: Callable[[str], str]) -> str:
-    """One entry of a field: `5`, `1-5`, `*/15`, `0-30/10`, `5/15`, `H`."""
+    """One entry of a field: `5`, `1-5`, `*/15`, `0-30/10`, `5/15`, `H`. "Every 15 minutes" is said only where nothing
+    else follows it at the end of the hour."""
     body, slash, step = term.partition("/")
     if body.startswith("H"):
-        within = re.fullmatch(r"H\(([0-9]+)-([0-9]+)\)", body)
-        reach = f" between {within[1]} and {within[2]}" if within else ""
-        fixed = f"{'an' if unit == 'hour' else 'a'} {unit}{reach} fixed by the job's id"
-        return f"every {step} {unit}s from {fixed}" if slash else fixed
+        return _hash_term(body, step, unit)
     low, dash, high = body.partition("-")
+    if body == "*" and step in ("", "1"):
+        return f"every {unit}"
     if body == "*":
-        return f"every {step} {unit}s" if step not in ("", "1") else f"every {unit}"
+        return f"every {step} {unit}s" if _is_even(step, unit) else _stepped(_RANGES[unit][0], int(step), unit, named)
     if dash:
         span = f"{named(low)} to {named(high)}"
         return f"every {step} {unit}s from {span}" if slash else f"{unit} {span}"
-    return f"every {step} {unit}s from {named(low)}" if slash else f"{unit} {named(low)}"
+    if not slash:
+        return f"{unit} {named(low)}"
+    first = _value(low, unit)
+    if _is_even(step, unit) and first - _RANGES[unit][0] < int(step):
+        return f"every {step} {unit}s from {named(low)}"
+    return _stepped(first, int(step), unit, named)
+
+
+def _hash_term(body: str, step: str, unit: str) -> str:
+    within = re.fullmatch(r"H\(([0-9]+)-([0-9]+)\)", body)
+    reach = f" between {within[1]} and {within[2]}" if within else ""
+    fixed = f"{'an' if unit == 'hour' else 'a'} {unit}{reach} fixed by the job's id"
+    if not step:
+        return fixed
+    if _is_even(step, unit) or within:
+        return f"every {step} {unit}s from {fixed}"
+    return f"{fixed} and each {step} after it up to {_RANGES[unit][0] + _RANGES[unit][1] - 1}"
+
+
+def _stepped(first: int, step: int, unit: str, named: Callable[[str], str]) -> str:
+    """The values of a step one by one; where there are many, with the end after which it begins anew."""
+    low, count = _RANGES[unit]
+    values = range(first, low + count, step)
+    if len(values) > _ITEMS_MAX:
+        return f"every {step} {unit}s from {named(str(first))} to {named(str(values[-1]))}"
+    return f"{unit}{'s' if len(values) > 1 else ''} {_and([named(str(value)) for value in values])}"
+
+
+def _value(text: str, unit: str) -> int:
+    if text.isdigit():
+        return int(text)
+    return (_SHORT_WEEKDAYS if unit == "weekday" else _SHORT_MONTHS)[text]
 
 
 def _weekday(text: str) -> str:

@@ -2,7 +2,9 @@
 
 # ruff: noqa: E501 - rows of tables stay on one line
 
+import re
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from time import process_time
 from typing import Any
 
@@ -220,7 +222,24 @@ def test_schedules_are_said_in_words(schedule: Any, words: str) -> None:
         ("0 0 * * MON#2", "at 00:00 on the second Monday of the month"),
         ("0 0 * * 5L", "at 00:00 on the last Friday of the month"),
         ("0 0 13 * FRI", "at 00:00 on day 13 of the month and also on Friday"),
-        ("0 0 */2 * FRI", "at 00:00 on every 2 days of the month, if that is Friday"),
+        ("0 0 */2 * FRI", "at 00:00 on every 2 days from 1 to 31 of the month, if that is Friday"),
+        ("*/40 * * * *", "minutes 0 and 40 of every hour every day"),
+        ("*/7 9 * * *", "minutes 0, 7, 14, 21, 28, 35, 42, 49 and 56 of hour 9 every day"),
+        ("*/59 * * * *", "minutes 0 and 59 of every hour every day"),
+        ("*/20 * * * * *", "every 20 seconds every day"),
+        ("*/25 * * * * *", "seconds 0, 25 and 50 of every minute every day"),
+        ("30 * * * * *", "second 30 of every minute every day"),
+        ("5/15 * * * *", "every 15 minutes from 5 of every hour every day"),
+        ("5/40 * * * *", "minutes 5 and 45 of every hour every day"),
+        ("30/15 * * * *", "minutes 30 and 45 of every hour every day"),
+        ("0 */5 * * *", "minute 0 of hours 0, 5, 10, 15 and 20 every day"),
+        ("0 */6 * * *", "minute 0 of every 6 hours every day"),
+        ("0 0 */10 * *", "at 00:00 on days 1, 11, 21 and 31 of the month"),
+        ("0 0 1 */5 *", "at 00:00 on day 1 of the month in January, June and November"),
+        ("0 0 1 */3 *", "at 00:00 on day 1 of the month in every 3 months"),
+        ("0 0 * * */2", "at 00:00 on Sunday, Tuesday, Thursday and Saturday"),
+        ("H/40 * * * *", "a minute fixed by the job's id and each 40 after it up to 59 of every hour every day"),
+        ("H/15 * * * *", "every 15 minutes from a minute fixed by the job's id of every hour every day"),
         ("0 0 1 1,7 *", "at 00:00 on day 1 of the month in January and July"),
         ("H H(0-5) * * *", "a minute fixed by the job's id of an hour between 0 and 5 fixed by the job's id every day"),
         ("@weekly", "at 00:00 on Sunday"),
@@ -228,6 +247,19 @@ def test_schedules_are_said_in_words(schedule: Any, words: str) -> None:
 )
 def test_cron_is_said_in_words(text: str, words: str) -> None:
     assert cron_words(text) == words
+
+
+@pytest.mark.parametrize(("field", "count"), [(0, 60), (1, 60), (2, 24)])
+def test_every_n_is_said_only_where_the_times_are_n_apart(field: int, count: int) -> None:
+    unit = ("second", "minute", "hour")[field]
+    for step in range(2, count):
+        fields = ["0"] * field + [f"*/{step}"] + ["*"] * (5 - field)
+        times = shown({"cron": " ".join(fields)}, count=2 * count).times
+        apart = {after - before for before, after in pairwise(times)}
+        if re.search(rf"every {step} {unit}s(?! from)", cron_words(" ".join(fields))):
+            assert apart == {timedelta(**{f"{unit}s": step})}
+        else:
+            assert len(apart) > 1
 
 
 @pytest.mark.parametrize(
