@@ -1,6 +1,5 @@
 """`hourhand backfill`: running the due times of a past range; how far that has come; pause, resume, cancel."""
 
-import re
 import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -19,7 +18,6 @@ from hourhand.cli.session import connected, output_format, session_options
 if TYPE_CHECKING:
     from hourhand.client import BackfillView, Client
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 OTHER_WORDS = {"create": "start", "new": "start", "run": "start", "ls": "list", "get": "show", "stop": "cancel"}
 
 
@@ -156,16 +154,14 @@ def cancel(backfill: UUID, reason: str | None) -> None:
 
 
 def _moment(text: str, option: str, now: datetime, zone: str) -> datetime:
-    from hourhand.cli.times import TimeFault, parse_past_time, parse_time
+    from hourhand.cli.times import TimeFault, parse_day, parse_past_time, parse_time
     from hourhand.model.durations import DurationFault, parse_duration
 
     try:
         parse_duration(text)
     except DurationFault:
-        if _DAY.fullmatch(text):
-            text = f"{text} 00:00"
         try:
-            return parse_time(text, now, zone)
+            return parse_day(text, zone) or parse_time(text, now, zone)
         except TimeFault as fault:
             raise click.BadParameter(str(fault), param_hint=option) from None
     return parse_past_time(text, now)

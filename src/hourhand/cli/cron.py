@@ -94,14 +94,12 @@ def _print(found: "Preview", zone_name: str) -> None:
 
 def _time(ctx: click.Context, option: str, text: str | None, now: datetime, zone: str | None) -> datetime | None:
     """A day alone is its beginning."""
-    from hourhand.cli.times import TimeFault, parse_time
+    from hourhand.cli.times import TimeFault, parse_day, parse_time
 
     if text is None:
         return None
     try:
-        if len(text) == 10 and text[4:5] == "-":
-            text += "T00:00"
-        return parse_time(text, now, zone or "UTC")
+        return parse_day(text, zone or "UTC") or parse_time(text, now, zone or "UTC")
     except TimeFault as fault:
         raise click.BadParameter(str(fault), ctx, param_hint=option) from None
 

@@ -20,7 +20,7 @@ PAGE_MAX = 1000
 
 @click.command()
 @click.argument("job")
-@click.option("--from", "since", metavar="TIME", default="24h", show_default=True, help="18:00, 2d (ago), a date.")
+@click.option("--from", "since", metavar="TIME", default="24h", show_default=True, help="18:00, 2d (ago), 2030-01-31.")
 @click.option("--to", "until", metavar="TIME", help="Now, unless said otherwise.")
 @click.option("--each", is_flag=True, help="Every due time on its own; else a stretch without runs is one line.")
 @click.option("--compact", is_flag=True, help="A stretch without runs as one entry, also with -o json.")

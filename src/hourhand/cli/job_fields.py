@@ -30,6 +30,7 @@ _OPTIONS: Final = (
         help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'. Schedules may be several.",
     ),
     click.option("--every", multiple=True, metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
+    click.option("--anchor", metavar="TIME", help="Where --every counts from: midnight, a full hour."),
     click.option("--after-completion", is_flag=True, help="With --every: counted from the end of the run before."),
     click.option("--rrule", multiple=True, metavar="RULE", help="Due by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=2TU'."),
     click.option("--first", metavar="TIME", help="Where --rrule begins, by the clock of --tz: 2030-01-31T09:00."),
@@ -263,6 +264,11 @@ def _schedule(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> An
         if [*map(list, found)] != [["every"]]:
             raise click.UsageError("--after-completion goes with one --every and nothing else", ctx)
         found[0]["after"] = "completion"
+    if given["anchor"] is not None:
+        if len(given["every"]) != 1:
+            raise click.UsageError("--anchor goes with one --every", ctx)
+        anchor = _time(ctx, "anchor", given["anchor"], now, given["tz"])
+        next(schedule for schedule in found if "every" in schedule)["anchor"] = anchor
     if given["first"] is not None:
         if len(given["rrule"]) != 1:
             raise click.UsageError("--first goes with one --rrule", ctx)

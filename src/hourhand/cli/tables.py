@@ -396,6 +396,8 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
             return f"once, at {at}"
         case {"every": every, "after": "completion"}:
             return f"every {every} after completion"
+        case {"every": every, "anchor": anchor}:
+            return f"every {every} from {anchor}"
         case {"every": every}:
             return f"every {every}"
         case {"rrule": rule, "first": first}:

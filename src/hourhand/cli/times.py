@@ -15,6 +15,7 @@ from hourhand.model.local_time import InstantFault, load_zone, parse_instant
 EXAMPLES: Final = "write for example 2030-01-31T09:00:00Z, '2030-01-31 09:00', +10m, 06:00 or 'tomorrow 06:00'"
 
 _CLOCK: Final = re.compile(r"(?:(?P<day>today|tomorrow)\s+)?(?P<clock>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)")
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LOCAL: Final = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[ Tt](?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)")
 
 
@@ -44,8 +45,24 @@ def parse_time(text: str, now: datetime, zone_name: str | None = None) -> dateti
         raise TimeFault(f"{text!r} is not a time; {EXAMPLES}") from None
 
 
+def parse_day(text: str, zone_name: str | None = None) -> datetime | None:
+    """The instant at which a day such as 2030-01-31 begins; None if the text is not one day. Where the clock jumps over
+    midnight that is the jump, where midnight comes twice the first."""
+    text = text.strip()
+    if not _DAY.fullmatch(text):
+        return None
+    zone = None if zone_name is None else load_zone(zone_name)
+    midnight = datetime.combine(_date(text, text), time())
+    readings = _readings(midnight, zone)
+    return readings[0] if readings else midnight.replace(tzinfo=zone).astimezone(UTC)
+
+
 def parse_past_time(text: str, now: datetime) -> datetime:
-    """The same for times gone by: a length is that long ago, a time of day without a day the last one."""
+    """The same for times gone by: a length is that long ago, a time of day without a day the last one, a day its
+    beginning."""
+    day = parse_day(text)
+    if day is not None:
+        return day
     try:
         return now - parse_duration(text)
     except DurationFault:

@@ -153,6 +153,11 @@ async def test_a_preview_takes_every_kind_of_schedule_and_their_union(api: httpx
     ]  # fmt: skip
 
 
+async def test_a_preview_of_an_interval_counts_from_its_anchor(api: httpx.AsyncClient) -> None:
+    query = {"every": "1h", "anchor": "2025-01-01T00:20:00Z", "from": "2030-01-01T00:00:00Z", "count": 1}
+    assert (await api.get("/api/v1/schedules/preview", params=query)).json()["times"] == ["2030-01-01T00:20:00Z"]
+
+
 async def test_a_preview_of_the_past_is_possible(api: httpx.AsyncClient) -> None:
     found = await preview(api, cron="0 0 1 1 *", **{"from": "2000-01-01T00:00:00Z", "to": "2002-06-01T00:00:00Z"})
     assert [time[:4] for time in found["times"]] == ["2000", "2001", "2002"]

@@ -82,6 +82,12 @@ def test_the_history_is_asked_for_between_two_times(hourhand: Run, stub: Stub) -
     assert hourhand("job", "history", "x", "--from", "sometime").exit_code == 2
 
 
+def test_the_history_is_asked_for_from_the_beginning_of_a_day(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("x")
+    assert hourhand("job", "history", "x", "--from", "2026-11-15").exit_code == 0
+    assert stub.last.params["from"] == ["2026-11-14T23:00:00+00:00"]
+
+
 def test_a_paused_job_shows_who_paused_it_until_when_and_why(hourhand: Run, stub: Stub) -> None:
     until = "2030-01-31T09:00:00Z"
     own = {"scope": "job", "paused_at": "2030-01-30T09:00:00Z", "paused_by": "ada", "reason": "broken", "until": until}

@@ -194,6 +194,14 @@ def test_calendars_that_cannot_be_read_are_not_sent(
             ("--rrule", "FREQ=DAILY", "--first", "2030-01-31T09:00", "--tz", "Europe/Berlin"),
             {"schedule": {"rrule": "FREQ=DAILY", "first": "2030-01-31T09:00"}, "zone": "Europe/Berlin"},
         ),
+        (
+            ("--every", "90m", "--anchor", "2030-01-31 09:00", "--tz", "Europe/Berlin"),
+            {"schedule": {"every": "90m", "anchor": "2030-01-31T08:00:00Z"}, "zone": "Europe/Berlin"},
+        ),
+        (
+            ("--every", "90m", "--anchor", "2030-01-31T09:00:00Z", "--cron", "@daily"),
+            {"schedule": [{"cron": "@daily"}, {"every": "90m", "anchor": "2030-01-31T09:00:00Z"}]},
+        ),
         (("--daily", "09:00"), {"schedule": {"daily": "09:00"}}),
         (
             ("--cron", "0 9 * * *", "--cron", "0 17 * * FRI", "--at", "2030-01-31T09:00:00Z", "--zone", "Europe/Berlin"),
@@ -224,6 +232,9 @@ def test_the_options_of_a_job_become_its_fields(
     [
         (("--cron", "@daily", "--after-completion"), "--after-completion goes with one --every"),
         (("--daily", "09:00", "--first", "2030-01-31T09:00"), "--first goes with one --rrule"),
+        (("--daily", "09:00", "--anchor", "2030-01-31T09:00"), "--anchor goes with one --every"),
+        (("--every", "1h", "--every", "7h", "--anchor", "2030-01-31T09:00"), "--anchor goes with one --every"),
+        (("--every", "1h", "--anchor", "soon"), "is not a time"),
         (("--rrule", "FREQ=DAILY", "--rrule", "FREQ=WEEKLY", "--first", "2030-01-31T09:00"), "--first goes with one"),
     ],
 )

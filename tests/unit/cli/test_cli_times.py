@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hourhand.cli.times import TimeFault, length_text, local_time, parse_past_time, parse_time, short_time
+from hourhand.cli.times import TimeFault, length_text, local_time, parse_day, parse_past_time, parse_time, short_time
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)  # 13:00 in Berlin
 
@@ -44,11 +44,20 @@ def test_a_time_is_read_in_the_zone_of_this_machine(text: str, expected: str) ->
         ("14:00", "2026-03-09T13:00:00"),
         ("today 14:00", "2026-03-10T13:00:00"),
         ("2026-03-01 09:00", "2026-03-01T08:00:00"),
+        ("2026-03-01", "2026-02-28T23:00:00"),
         ("2026-03-01T09:00:00Z", "2026-03-01T09:00:00"),
     ],
 )
 def test_a_time_gone_by_is_a_length_ago_or_the_last_time_of_that_day(text: str, expected: str) -> None:
     assert parse_past_time(text, NOW).isoformat() == f"{expected}+00:00"
+
+
+def test_a_day_begins_where_its_clock_does_also_without_a_midnight_or_with_two() -> None:
+    assert parse_day("2026-04-24", "Africa/Cairo") == datetime(2026, 4, 23, 22, tzinfo=UTC), "00:00 is jumped over"
+    assert parse_day("2026-11-01", "America/Havana") == datetime(2026, 11, 1, 4, tzinfo=UTC), "00:00 comes twice"
+    assert parse_day("2026-11-01 00:00") is None
+    with pytest.raises(TimeFault, match="no day"):
+        parse_day("2026-02-30")
 
 
 def test_a_zone_that_is_given_wins_over_that_of_the_machine() -> None:

@@ -19,6 +19,7 @@ _PARAMETERS: Final = (
     Parameter("cron", "A cron expression; several for their union.", repeatable=True, judged_by_reader=True),
     *(Parameter(kind, f"As in a schedule: {kind}.") for kind in KINDS if kind != "cron"),
     Parameter("first", "The first time of `rrule`."),
+    Parameter("anchor", "Where `every` counts from.", _TIME),
     Parameter("zone", "The IANA zone by whose clock it goes; by default UTC.", judged_by_reader=True),
     Parameter("start_at", "Not due before.", _TIME),
     Parameter("end_at", "Not due after.", _TIME),
@@ -63,9 +64,10 @@ class PreviewRoutes:
 def _request(query: Query) -> PreviewRequest:
     schedules: list[dict[str, Any]] = [{"cron": text} for text in query.repeated("cron")]
     schedules += [{kind: query.text(kind)} for kind in KINDS if kind != "cron" and query.text(kind) is not None]
-    for schedule in schedules:
-        if "rrule" in schedule and query.text("first") is not None:
-            schedule["first"] = query.text("first")
+    for kind, beside in (("rrule", "first"), ("every", "anchor")):
+        for schedule in schedules:
+            if kind in schedule and query.text(beside) is not None:
+                schedule[beside] = query.text(beside)
     return PreviewRequest(
         schedules=schedules,
         zone=query.text("zone"),
