@@ -17,6 +17,8 @@ from msgspec import inspect as shapes
 
 from hourhand.api.faults import FAULTS_MAX
 from hourhand.model.errors import Fault, InvalidFields, MalformedBody
+from hourhand.model.schedule_form import KINDS as SCHEDULE_KINDS
+from hourhand.model.schedule_form import OTHER_WORDS
 from hourhand.operations.requests import JobPatch, JobRequest
 
 _Shape = TypeVar("_Shape")
@@ -284,6 +286,10 @@ def _unknown_field(key: str, known: Sequence[str], pointer: str) -> Fault:
         return Fault(pointer, "read-only-field", f"{key} cannot be set; the server keeps it")
     if key in _AT_CREATION and known == _OF_A_CHANGE:
         return Fault(pointer, "read-only-field", f"{key} can be given only when a job is created")
+    kind = OTHER_WORDS.get(key, key)
+    if kind in SCHEDULE_KINDS and "schedule" in known:
+        hint = f'put it into the schedule: {{"schedule": {{"{kind}": …}}}}'
+        return Fault(pointer, "unknown-field", f"there is no field {key[:40]!r}", hint)
     close = difflib.get_close_matches(key[:40].lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}?" if close else None
     allowed = None if close else known

@@ -14,7 +14,7 @@ Choices where crons differ:
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
@@ -45,6 +45,9 @@ _SUNDAY_AGAIN: Final = 7
 
 class CronFault(ValueError):
     """The expression cannot be used; `code` is the stable word for the reason."""
+
+    others: Sequence["CronFault"] = ()
+    """What is wrong in fields further on."""
 
     def __init__(self, code: str, message: str, hint: str | None = None, allowed: Sequence[str] | None = None) -> None:
         super().__init__(message)
@@ -235,8 +238,11 @@ def _compile(text: str, seed: int) -> Cron:
     if parts[0] in MACROS:
         parts = MACROS[parts[0]].split()
     full = ["0", *parts] if len(parts) == 5 else parts
-    second, minute, hour, month = (_bits(full[at], at, seed) for at in (0, 1, 2, 4))
-    days = _days(full[3], full[5], seed)
+    try:
+        second, minute, hour, month = (_bits(full[at], at, seed) for at in (0, 1, 2, 4))
+        days = _days(full[3], full[5], seed)
+    except CronFault:
+        raise _first_of(_faults_of(full, seed)) from None
     cron = Cron(
         text=written,
         is_fixed_time=not any("*" in part or re.search(r"H[^,]*/", part) for part in full[:3]),
@@ -251,6 +257,24 @@ def _compile(text: str, seed: int) -> Cron:
     if not _ever_fires(days, month):
         raise CronFault("cron-never-fires", f"{written} never fires: no month it names has such a day")
     return cron
+
+
+def _faults_of(fields: Sequence[str], seed: int) -> Iterator[CronFault]:
+    """What is wrong, field by field: whoever corrects one should not have to come back for the next."""
+    for place, text in enumerate(fields):
+        try:
+            if place in (3, 5):
+                _days(*((text, "*") if place == 3 else ("*", text)), seed)
+            else:
+                _bits(text, place, seed)
+        except CronFault as fault:
+            yield fault
+
+
+def _first_of(faults: Iterable[CronFault]) -> CronFault:
+    first, *others = faults
+    first.others = others
+    return first
 
 
 def _split(text: str) -> list[str]:

@@ -55,7 +55,7 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.SUPERSEDED: End("it waited for a retry when the next run of its job fell due and took its place"),
     Reason.CATCHUP_WINDOW: End("its time was longer ago than the job's catch-up window when it could have run"),
     Reason.EXCLUDED: End("a calendar of the job leaves its time out", "see it: hourhand calendar list"),
-    Reason.CATCHUP_LAST: End("no scheduler was at work when it fell due, and the job's catch-up leaves it out"),
+    Reason.CATCHUP_LAST: End("it fell due in a time without planning, and the job's catch-up leaves it out"),
     Reason.UNPLANNABLE: End(
         "the job could not be planned when it fell due", "see the log of the scheduler: job cannot be planned"
     ),

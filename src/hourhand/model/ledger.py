@@ -332,6 +332,10 @@ def _of_run(run: RunFact) -> LedgerEntry:
 
 _WHY: Final[Mapping[str, str]] = {
     **{reason.value: end.meaning for reason, end in REASONS.items()},
+    Reason.CATCHUP_LAST: (
+        "no scheduler was at work when it fell due, and the job's catch-up leaves it out: of what was missed `last` "
+        "runs the newest, `all` the newest max_runs, `none` nothing"
+    ),
     UNPLANNED: "no scheduler has planned it yet: is one running? See `hourhand status`",
 }
 _LIVE: Final[Mapping[RunState, str]] = {

@@ -179,7 +179,7 @@ def _read_schedule(raw: object, pointer: str, context: _Context) -> Schedule | N
 
 
 def _unknown_key(key: str, pointer: str) -> Fault:
-    close = [_OTHER_WORDS[key]] if key in _OTHER_WORDS else difflib.get_close_matches(key[:40], _READERS, n=1)
+    close = [OTHER_WORDS[key]] if key in OTHER_WORDS else difflib.get_close_matches(key[:40], _READERS, n=1)
     hint = f"did you mean {close[0]}?" if close else None
     escaped = key.replace("~", "~0").replace("/", "~1")
     message = f"there is no schedule of kind {key[:40]!r}"
@@ -187,6 +187,10 @@ def _unknown_key(key: str, pointer: str) -> Fault:
 
 
 def _read_now(raw: object, pointer: str, context: _Context) -> Schedule | None:
+    if raw is False:
+        message = "expected true, not false; a job that is not to run now has another schedule"
+        context.refuse(pointer, "wrong-type", message)
+        return None
     if raw is not True:
         context.refuse(pointer, "wrong-type", expected("true", raw))
         return None
@@ -215,7 +219,8 @@ def _read_cron(raw: object, pointer: str, context: _Context) -> Schedule | None:
     try:
         cron = Cron.parse(raw, context.seed)
     except CronFault as fault:
-        context.refuse(pointer, fault.code, str(fault), hint=fault.hint, allowed=fault.allowed)
+        for each in (fault, *fault.others):
+            context.refuse(pointer, each.code, str(each), hint=each.hint, allowed=each.allowed)
         return None
     # Equal expressions share one compiled form unless the job's own values are in it.
     return CronSchedule(cron.text, context.seed if cron.uses_hash else 0)
@@ -308,6 +313,7 @@ def _midnight(context: _Context) -> datetime:
 
 
 _LOCAL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_WITH_OFFSET: Final = re.compile(r"[0-9]{4,9}-[0-9]{1,2}-[0-9]{1,2}[Tt ]")
 _CLOCK: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
 
 
@@ -321,10 +327,14 @@ def _read_local(raw: object, pointer: str, context: _Context, clock_is_enough: b
     if clock_is_enough and _CLOCK.fullmatch(text):
         text = f"{_begin(context).local.date().isoformat()}T{text}"
     if not _LOCAL.fullmatch(text):
-        instant = read_instant(raw, pointer, None, context.faults)
-        if instant is None:
+        if not _WITH_OFFSET.match(text):
+            hour, colon, rest = text.partition(":")
+            hint = f"did you mean 0{text}?" if clock_is_enough and _CLOCK.fullmatch(f"0{hour}{colon}{rest}") else None
+            message = f"{raw[:40]!r} is no first time; write for example {example}"
+            context.refuse(pointer, "invalid-date-time", message, hint=hint)
             return None
-        return _first_at(instant, context)
+        instant = read_instant(raw, pointer, None, context.faults)
+        return None if instant is None else _first_at(instant, context)
     try:
         local = datetime.fromisoformat(text)
     except ValueError as wrong:
@@ -364,8 +374,9 @@ _READERS: Final[Mapping[str, _Reader]] = {
 }
 _BESIDE: Final = {"if_past": "at", "after": "every", "anchor": "every", "first": "rrule"}
 """Keys that mean something beside a kind only."""
-_KINDS_SHOWN: Final = ", ".join(_READERS)
-_OTHER_WORDS: Final = {
+KINDS: Final = tuple(_READERS)
+_KINDS_SHOWN: Final = ", ".join(KINDS)
+OTHER_WORDS: Final = {
     "run_at": "at",
     "time": "at",
     "interval": "every",
@@ -373,6 +384,7 @@ _OTHER_WORDS: Final = {
     "crontab": "cron",
     "dtstart": "first",
 }
+"""What others call kinds of schedules, or what goes beside them."""
 
 
 def _read_max_runs(raw: object, faults: list[Fault]) -> int | None:

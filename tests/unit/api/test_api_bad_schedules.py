@@ -55,6 +55,46 @@ async def test_definitions(
     assert said in fault["message"], row
 
 
+async def test_all_wrong_fields_of_an_expression_are_told_at_once(api: httpx.AsyncClient) -> None:
+    faults = await refused(api, {"schedule": {"cron": "99 88 77 FOO BAR"}})
+    assert {fault["pointer"] for fault in faults} == {"/schedule/cron"}
+    assert [(fault["code"], fault["message"]) for fault in faults] == [
+        ("cron-out-of-range", "99 is out of range: minute 0-59"),
+        ("cron-out-of-range", "88 is out of range: hour 0-23"),
+        ("cron-out-of-range", "77 is out of range: day of month 1-31"),
+        ("unknown-name", "FOO is no month: month 1-12"),
+        ("unknown-name", "BAR is no weekday: weekday 0-7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message", "hint"),
+    [
+        ({"now": False}, "expected true, not false; a job that is not to run now has another schedule", None),
+        ({"now": 1}, "expected true, not a number", None),
+        ({"daily": "9:00"}, "'9:00' is no first time; write for example '09:00' or '2030-01-31T09:00'", "did you mean 09:00?"),
+        ({"daily": "nine"}, "'nine' is no first time; write for example '09:00' or '2030-01-31T09:00'", None),
+        ({"weekly": "09:00"}, "'09:00' is no first time; write for example '2030-01-31T09:00'", None),
+        ({"rrule": "FREQ=DAILY", "first": "soon"}, "'soon' is no first time; write for example '2030-01-31T09:00'", None),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_is_said_in_words_of_the_field(
+    api: httpx.AsyncClient, schedule: Any, message: str, hint: str | None
+) -> None:
+    [fault] = await refused(api, {"schedule": schedule})
+    assert (fault["message"], fault.get("hint")) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [("cron", "cron"), ("run_at", "at"), ("every", "every"), ("interval", "every"), ("daily", "daily")],
+)
+async def test_a_schedule_beside_the_schedule_is_sent_into_it(api: httpx.AsyncClient, field: str, kind: str) -> None:
+    [fault] = await refused(api, {field: "x"})
+    assert (fault["pointer"], fault["code"]) == (f"/{field}", "unknown-field")
+    assert fault["hint"] == f'put it into the schedule: {{"schedule": {{"{kind}": …}}}}'
+
+
 async def test_row_49_one_bad_schedule_of_a_batch_is_named_by_its_place_and_nothing_is_stored(
     api: httpx.AsyncClient, jobs: Any
 ) -> None:

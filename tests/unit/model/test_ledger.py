@@ -64,7 +64,10 @@ def test_a_run_tells_its_state_and_why_it_is_no_success(one: RunFact, why: str |
     ("one", "why"),
     [
         (gap(5, 3, Became.MISSED, "catchup_window"), "longer ago than the job's catch-up window (1h)"),
-        (gap(5, 3, Became.MISSED, "catchup_last"), "the job's catch-up leaves it out"),
+        (
+            gap(5, 3, Became.MISSED, "catchup_last"),
+            "catch-up leaves it out: of what was missed `last` runs",
+        ),
         (gap(5, 3, Became.MISSED, "job_cancelled"), "its job was cancelled before it started"),
         (gap(5, 3, Became.PAUSED, "paused", "paused by ada since …: moving"), "paused by ada since …: moving"),
         (gap(5, 3, Became.EXCLUDED, "excluded", "calendar holidays"), "calendar holidays"),
