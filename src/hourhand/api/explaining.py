@@ -288,8 +288,8 @@ def _unknown_field(key: str, known: Sequence[str], pointer: str) -> Fault:
         return Fault(pointer, "read-only-field", f"{key} can be given only when a job is created")
     kind = OTHER_WORDS.get(key, key)
     if kind in SCHEDULE_KINDS and "schedule" in known:
-        hint = f'put it into the schedule: {{"schedule": {{"{kind}": …}}}}'
-        return Fault(pointer, "unknown-field", f"there is no field {key[:40]!r}", hint)
+        into = f'put it into the schedule: {{"schedule": {{"{kind}": …}}}}'
+        return Fault(pointer, "unknown-field", f"there is no field {key[:40]!r}", into)
     close = difflib.get_close_matches(key[:40].lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}?" if close else None
     allowed = None if close else known
