@@ -19,7 +19,7 @@ from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule
 from hourhand.model.rrule_text import RRuleFault, parse_parts
 from hourhand.model.steps import Steps, TooManySteps
 
-COUNT_STEPS_MAX: Final = 100_000
+COUNT_STEPS_MAX: Final = 60_000
 """A rule is refused if its COUNT is not reached within so many days that are looked at."""
 
 _UNTIL: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T([0-9]{2})([0-9]{2})([0-9]{2})(Z?))?")
