@@ -200,7 +200,7 @@ class _Importing:
             self.days.update(start.local.date() + offset * _DAY for offset in range(count))
         elif not count:
             if start.instant + length > _LAST_END:
-                raise ICalendarFault(f"the event ends after the year {YEAR_MAX - 1}", line)
+                raise ICalendarFault(f"the event ends after the year {YEAR_MAX}", line)
             self.blackouts.add(Blackout(start.instant, start.instant + length, reason))
         if max(len(self.days), count) > DATES_MAX or len(self.blackouts) > BLACKOUTS_MAX:
             limits = f"{DATES_MAX} dates and {BLACKOUTS_MAX} blackouts"

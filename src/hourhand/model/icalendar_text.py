@@ -83,19 +83,27 @@ def unfolded(text: str) -> list[tuple[int, str]]:
 
 def split_line(line: str) -> tuple[str, Property] | None:
     """NAME;PARAMETER=VALUE;…:VALUE taken apart; None if it is nothing of that. What is between quotes is not looked
-    into."""
-    head_length = 0
-    for place, piece in enumerate(line.split('"')):
-        colon = piece.find(":") if place % 2 == 0 else -1
-        if colon < 0:
-            head_length += len(piece) + 1
-            continue
-        head, value = line[: head_length + colon], line[head_length + colon + 1 :]
-        name, *parameters = _split_head(head)
-        if not _NAME.fullmatch(name):
-            return None
-        return name.upper(), Property(value.strip(), dict(_parameter(each) for each in parameters))
-    return None
+    into; a quote that is not closed is a character like any other."""
+    colon = _colon_outside(line)
+    if colon < 0:
+        return None
+    name, *parameters = _split_head(line[:colon])
+    if not _NAME.fullmatch(name):
+        return None
+    return name.upper(), Property(line[colon + 1 :].strip(), dict(_parameter(each) for each in parameters))
+
+
+def _colon_outside(line: str) -> int:
+    """The place of the first colon that does not stand between quotes; -1 if there is none."""
+    begin = 0
+    pieces = line.split('"')
+    for place, piece in enumerate(pieces):
+        is_open = place % 2 == 1 and place == len(pieces) - 1
+        colon = piece.find(":") if place % 2 == 0 or is_open else -1
+        if colon >= 0:
+            return begin + colon
+        begin += len(piece) + 1
+    return -1
 
 
 def _split_head(head: str) -> list[str]:

@@ -234,6 +234,22 @@ def test_a_hostile_line_of_100_kb_is_taken_apart_at_once(line: str) -> None:
     assert calls_of(lambda: split_line(line)) <= 12 * pieces
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "parameters", "value"),
+    [
+        ("SUMMARY:a:b", "SUMMARY", {}, "a:b"),
+        ('attendee;CN="Doe: J;x";ROLE=CHAIR:mailto:a@b', "ATTENDEE", {"CN": "Doe: J;x", "ROLE": "CHAIR"}, "mailto:a@b"),
+        ('ATTENDEE;CN=5" disk:mailto:a@b', "ATTENDEE", {"CN": "5 disk"}, "mailto:a@b"),
+        ("DTSTART;TZID=Europe/Berlin:20260601T090000 ", "DTSTART", {"TZID": "Europe/Berlin"}, "20260601T090000"),
+        ("SUMMARY:", "SUMMARY", {}, ""),
+    ],
+)
+def test_a_line_is_a_name_with_parameters_and_a_value(
+    line: str, name: str, parameters: dict[str, str], value: str
+) -> None:
+    assert split_line(line) == (name, (value, parameters))
+
+
 def test_a_file_with_a_hostile_line_is_refused() -> None:
     with pytest.raises(ICalendarFault, match="is not NAME:VALUE"):
         read_icalendar(events("DTSTART:20260101", "A" + ";aaaa" * 20_000), None, NOW)
