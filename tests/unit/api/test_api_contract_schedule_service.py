@@ -33,6 +33,24 @@ async def test_create_answers_with_the_id_alone(api: httpx.AsyncClient, jobs: An
     assert answer.headers["location"] == f"/jobs/{job.job_id}"
 
 
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    [
+        ({"every": "15m"}, "INTERVAL"),
+        ({"every": "15m", "after": "completion"}, "INTERVAL"),
+        ({"rrule": "FREQ=DAILY"}, "RRULE"),
+        ({"daily": "09:00"}, "DAILY"),
+    ],
+)
+async def test_a_job_with_a_schedule_that_the_note_does_not_know_is_shown_by_its_word(
+    api: httpx.AsyncClient, schedule: Any, kind: str
+) -> None:
+    made = await api.post("/api/v1/jobs", json={"name": "a", "schedule": schedule})
+    assert made.status_code in (201, 202), made.text
+    answer = await api.get(f"/jobs/{made.json()['job_id']}")
+    assert (answer.status_code, answer.json()["schedule_type"]) == (200, kind)
+
+
 async def test_details_are_shown_as_in_the_note(api: httpx.AsyncClient) -> None:
     job_id = await create(api)
 

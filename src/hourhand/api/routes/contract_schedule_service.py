@@ -25,7 +25,7 @@ from hourhand.model.errors import Fault
 from hourhand.model.job import Job
 from hourhand.model.policy import Overlap
 from hourhand.model.run import Run
-from hourhand.model.schedule import Every, describe
+from hourhand.model.schedule import describe
 from hourhand.model.states import RunState
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.requests import JobPatch, JobRequest, RunFilter, RunNowRequest
@@ -247,7 +247,8 @@ def _schedule_of(body: ScheduledJobBody | ScheduledJobChange) -> tuple[dict[str,
 def _job_view(job: Job) -> ScheduledJobView:
     definition = job.definition
     [shown, *_] = describe(definition.timing)
-    kind = "INTERVAL" if isinstance(definition.timing.schedules[0], Every) else _SHOWN_AS[next(iter(shown))]
+    word = next(iter(shown))
+    kind = _SHOWN_AS.get(word, word.upper())
     return ScheduledJobView(
         job_id=job.job_id,
         name=definition.name,
@@ -263,7 +264,8 @@ def _job_view(job: Job) -> ScheduledJobView:
     )
 
 
-_SHOWN_AS: Final[Mapping[str, str]] = {"now": "IMMEDIATE", "at": "FUTURE", "cron": "CRON"}
+_SHOWN_AS: Final[Mapping[str, str]] = {"now": "IMMEDIATE", "at": "FUTURE", "cron": "CRON", "every": "INTERVAL"}
+"""Kinds of schedules that the note does not know are shown by their own word."""
 
 
 def _run_fields(run: Run) -> dict[str, Any]:
