@@ -86,6 +86,11 @@ class Times:
         later._steps = self._steps[place:]
         return later
 
+    def before_last_step(self, monotonic: float) -> float:
+        """A moment shortly before the last step that was done by then."""
+        place = self._place(monotonic)
+        return self._steps[place - 1][0] - 0.001 if place else monotonic
+
     def at(self, monotonic: float) -> datetime:
         return self._show(monotonic, self._ahead_of(self._place(monotonic)))
 

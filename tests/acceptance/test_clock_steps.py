@@ -44,6 +44,8 @@ STEP_SECONDS = 4.0
 """From one step to the next. Long enough that leases of 3 s have run out twice by the old time."""
 SHORT = (120.0, 0.0, 240.0, 60.0, 600.0)
 """How far ahead of the machine PostgreSQL's clock is, step by step. The last is the furthest, so that all falls due."""
+NOTICED_SECONDS = 3.0
+"""What a request may take. Steps are far longer."""
 LATE_SECONDS_MAX = 30.0  # a step forth ends every lease, and somebody must take over; busy machines take their time
 """Of due times with no step near. Busy machines are slow, but a clock that stands wrong for a minute would show."""
 
@@ -79,6 +81,11 @@ class Recurring:
     seconds: int
     made: float
     """Since when there is the job, by the clock that nobody steps."""
+
+    def dated_by(self, times: Times) -> float:
+        """When the clock showed the time by which it was made: a node may not have noticed the last step yet."""
+        by_now = abs(self.since - times.at(self.made)) < NOTICED_SECONDS * SECOND
+        return self.made if by_now else times.before_last_step(self.made)
 
     def dues(self, until: datetime) -> list[datetime]:
         first = (self.since - EPOCH) // SECOND + 1
@@ -151,8 +158,8 @@ class Course:
         for job in self._recurring:
             told = self._told(job)
             faults += unaccounted(job.job_id, job.dues(self._until), told)
-            faults += untrue(job.job_id, told, started, times.since(job.made))
-        made = self._once | {job.job_id: job.made for job in self._recurring}
+            faults += untrue(job.job_id, told, started, times.since(job.dated_by(times)))
+        made = self._once | {job.job_id: job.dated_by(times) for job in self._recurring}
         late = lateness(started, times, 2.5, time.monotonic(), made)
         faults += [f"{seconds:.1f} s late: {job_id}" for job_id, seconds in late.items() if seconds > LATE_SECONDS_MAX]
         print(

@@ -120,22 +120,17 @@ def define_change(
         return _in_its_zone(msgspec.structs.replace(definition, timing=old.timing))
     if patch.schedule is not UNSET:
         return definition
-    schedules = _kept(old.timing, definition.timing)
+    pairs = zip(old.timing.schedules, definition.timing.schedules, strict=True)
     if patch.start_at is not UNSET:  # intervals are counted from it; what has passed stays where it was
-        again = zip(old.timing.schedules, definition.timing.schedules, strict=True)
-        schedules = tuple(kept if _has_passed(kept, now) else read for kept, read in again)
+        schedules = tuple(had if _has_passed(had, now) else read for had, read in pairs)
+    else:  # where rules end depends on the zone and the DST choices
+        schedules = tuple(read if isinstance(had, RRuleSchedule) else had for had, read in pairs)
     timing = msgspec.structs.replace(definition.timing, schedules=schedules)
     return _in_its_zone(msgspec.structs.replace(definition, timing=timing))
 
 
 def _has_passed(schedule: Schedule, now: datetime) -> bool:
     return isinstance(schedule, At | Now) and schedule.instant <= now
-
-
-def _kept(old: Timing, new: Timing) -> tuple[Schedule, ...]:
-    """The schedules that a job had, but rules as read anew: where they end depends on the zone and the DST choices."""
-    pairs = zip(old.schedules, new.schedules, strict=True)
-    return tuple(read if isinstance(had, RRuleSchedule) else had for had, read in pairs)
 
 
 def words_of(old: JobDefinition) -> dict[str, Any]:

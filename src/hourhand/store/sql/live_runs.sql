@@ -61,7 +61,10 @@ WITH heads AS (
                           AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
                    ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
                    ELSE false END AS overlaps,
-                   CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
+                   CASE WHEN r.cause <> 0 AND r.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
+                       SELECT FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND (e.run_id < r.run_id OR e.state IN (2, 3, 4))
+                   ) THEN (
                        SELECT count(*) FROM hourhand.live_runs e
                         WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
                           AND e.ready_at <= @others_until::timestamptz     -- which others may be claiming
@@ -141,7 +144,10 @@ WITH heads AS (
                           AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
                    ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
                    ELSE false END AS overlaps,
-                   CASE WHEN r.cause <> 0 AND r.attempt = 0 THEN (
+                   CASE WHEN r.cause <> 0 AND r.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
+                       SELECT FROM hourhand.live_runs e
+                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND (e.run_id < r.run_id OR e.state IN (2, 3, 4))
+                   ) THEN (
                        SELECT count(*) FROM hourhand.live_runs e
                         WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
                           AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
