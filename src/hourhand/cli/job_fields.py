@@ -30,7 +30,7 @@ _OPTIONS: Final = (
         help="Due by a cron expression: '*/5 * * * *', '@daily', 'H 3 * * *'. Schedules may be several.",
     ),
     click.option("--every", multiple=True, metavar="LENGTH", help="Due again and again: 15m, 1h30m."),
-    click.option("--anchor", metavar="TIME", help="Where --every counts from: midnight, a full hour."),
+    click.option("--anchor", metavar="TIME", help="Where --every counts from: 06:00, 2030-01-31T09:00."),
     click.option("--after-completion", is_flag=True, help="With --every: counted from the end of the run before."),
     click.option("--rrule", multiple=True, metavar="RULE", help="Due by a rule of RFC 5545: 'FREQ=MONTHLY;BYDAY=2TU'."),
     click.option("--first", metavar="TIME", help="Where --rrule begins, by the clock of --tz: 2030-01-31T09:00."),
