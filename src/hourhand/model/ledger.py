@@ -178,9 +178,13 @@ def _stretches(facts: LedgerFacts, one: RangeFact, after: Key | None, made: set[
         first = following
     if first == one.first and one.last <= facts.until:
         yield _of_range(facts, one)
-    elif first <= facts.until:
-        part = stretch(one.timing, first, min(one.last, facts.until) + _TICK)
-        yield _of_range(facts, replace(one, first=first, last=part.last, count=part.count))
+        return
+    due: datetime | None = first
+    before = min(one.last, facts.until) + _TICK
+    while due is not None and due < before:  # what must be walked over comes in several stretches
+        part = stretch(one.timing, due, before)
+        yield _of_range(facts, replace(one, first=due, last=part.last, count=part.count))
+        due = part.next_due
 
 
 def older_part(one: RangeFact) -> RangeFact:

@@ -11,6 +11,7 @@ from hourhand.model.catchup import PauseSpan
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.ledger import Became, LedgerEntry, LedgerFacts, RangeFact, RunFact, ledger_page
 from hourhand.model.schedule import CronSchedule, Every, Gap, Timing
+from hourhand.model.schedule_form import parse_timing
 from hourhand.model.states import Reason, RunState
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -89,6 +90,29 @@ def test_of_a_stretch_only_what_lies_between_the_two_ends_is_told() -> None:
     [whole] = told(known, compact=True)
     assert (whole.due_at, whole.last_due, whole.count) == (ago(7), ago(4), 4)
     assert told(replace(known, begin=ago(1)), compact=True) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+@pytest.mark.parametrize(
+    "schedule",
+    [[{"every": "1s"}], [{"cron": "* * * * * *"}, {"every": "7s"}], [{"rrule": "FREQ=SECONDLY;INTERVAL=2"}]],
+)
+def test_of_a_long_stretch_that_reaches_over_both_ends_all_in_between_is_told(schedule: Any, limit: int) -> None:
+    begin = NOW - timedelta(days=3)
+    timing = parse_timing(schedule, "Europe/Berlin", now=begin, seed=1)
+    first = timing.next_after(begin)
+    assert first is not None
+    one = RangeFact(first, NOW, 10**6, Became.MISSED, "catchup_window", timing)
+    known = facts(timing=timing, ranges=[one], begin=NOW - 4 * HOUR, until=NOW - HOUR)
+    expected = timing.due_between(known.begin - timedelta(microseconds=1), known.until, 10**6)
+    entries: list[LedgerEntry] = []
+    page, after = ledger_page(known, None, limit, compact=True)
+    while after is not None:
+        entries += page
+        page, after = ledger_page(known, after, limit, compact=True)
+    entries += page
+    assert sum(entry.count for entry in entries) == len(expected)
+    assert (entries[0].due_at, entries[-1].last_due) == (expected[0], expected[-1])
 
 
 def test_what_nobody_has_planned_is_told_as_such_and_what_a_pause_holds_as_paused() -> None:
