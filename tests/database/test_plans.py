@@ -79,8 +79,7 @@ async def test_a_claim_from_a_crowd_of_one_job_asks_about_each_of_its_runs_once(
         lanes=[6], priorities=[2], since=[EPOCH], shares=[1], limits=[300], now=at(0), until=at(0), others_until=at(0),
         executor_id=1,
     )  # fmt: skip
-    # The first is claimed, the others wait for it. Each with all that follow it, that would be 45,000 questions and pages
-    # by the thousand for each run.
+    # The first is claimed, the others wait for it. Each with all that follow it, that would be 45,000 questions.
     assert plan.rows == 300
     assert plan.pages < 300 * 400, plan.text
 
