@@ -92,8 +92,7 @@ class JobStore(Protocol):
         """Pauses, resumes or cancels: withdraws unstarted future runs (cancel: all waiting ones end as cancelled,
         running ones are asked to stop) and sets or drops the cursor. Names the runs an executor already holds; None,
         and nothing is changed, when the job was cancelled meanwhile or has not the expected version. `by` and `until`
-        are of a pause; a paused job keeps the beginning of its pause. `catch_up`: what is run, when resumed, of that
-        which fell into the pause."""
+        are of a pause; a paused job keeps the beginning of its pause. `catch_up`: what of it is run when resumed."""
 
 
 @dataclass(frozen=True, slots=True)
