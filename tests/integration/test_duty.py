@@ -16,7 +16,8 @@ from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.duty import FORCE_SECONDS, Duty
 from hourhand.executor.lost_claims import LostClaims
-from hourhand.job_kinds.command import CommandKind, CommandSettings
+from hourhand.job_kinds.command import CommandKind
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.model.node import Orders
 from hourhand.model.outcome import Outcome, Succeeded
 from hourhand.model.policy import Policy
@@ -302,7 +303,9 @@ async def test_a_run_that_got_its_limit_after_its_claim_ends_without_a_lease_too
 @pytest.mark.parametrize("by", ["the fence", "its burial", "a second signal"])
 async def test_a_program_that_ignores_its_end_is_killed_without_grace(store: Store, tmp_path: Path, by: str) -> None:
     executor = await Executor(store, for_ever).join()
-    kind = CommandKind(CommandSettings(grace_seconds=GRACE_SECONDS, run_as=None, work_root=str(tmp_path)))
+    kind = CommandKind(
+        ProgramRunner(ProgramSettings(grace_seconds=GRACE_SECONDS, run_as=None, work_root=str(tmp_path)))
+    )
     await kind.open()
     kinds = {"command": kind}
     capacity = Capacity({SlotClass.INLINE: 1, SlotClass.PROCESS: 1})

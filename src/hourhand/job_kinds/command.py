@@ -1,63 +1,22 @@
-"""The kind `command`: runs a program of the machine, and leaves nothing of it behind.
+"""The kind `command`: runs a program of the machine with its arguments."""
 
-Each attempt has a session of its own, a private folder that is removed afterwards, and an environment built
-from nothing. What the program prints is text for the log; it can never change what is recorded. At the end
-of an attempt, whichever way it ended, everything the program started is ended too.
-"""
-
-import asyncio
-import errno
-import os
-import shutil
-import subprocess
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC
-from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any
 
-from hourhand.job_kinds.child import Child, signal_name, to_the_end
 from hourhand.job_kinds.command_payload import command_faults
-from hourhand.job_kinds.lines import LineReader
-from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
+from hourhand.job_kinds.programs import Program, ProgramRunner
 from hourhand.model.errors import Fault
-from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
-from hourhand.model.retry import exit_tags, signal_tags
+from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass, Task
-
-_DRAIN_SECONDS_MAX: Final = 2.0
-"""How long the pipes may stay open once every process that we know is dead."""
-_TAIL_LINES: Final = 10
-_TAIL_CHARS: Final = 300
-_PASSING_ERRORS: Final = frozenset(
-    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.ENOSPC}
-)
-"""Reasons not to start a program that are the machine's and may pass, unlike a program that does not exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandSettings:
-    grace_seconds: float = 10.0
-    """How long a cancelled program may take to end by itself before it is killed."""
-    run_as: str | None = "nobody"
-    """The user that programs run as when the executor is root; None keeps root, with all that follows."""
-    work_root: str | None = None
-    """Where attempts get their private folders; None makes a new folder in the system's place for such files."""
-    path: str | None = None
-    """The PATH that programs are found in and started with; None passes the executor's own on."""
 
 
 class CommandKind:
     name = "command"
 
-    def __init__(self, settings: CommandSettings | None = None) -> None:
+    def __init__(self, programs: ProgramRunner | None = None) -> None:
         self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
-        self._settings = settings or CommandSettings()
-        self._path = self._settings.path or os.environ.get("PATH") or os.defpath
-        self._account: Account | None = None
-        self._folders: WorkFolders | None = None
+        self._programs = programs or ProgramRunner()
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
         return command_faults(payload)
@@ -69,179 +28,25 @@ class CommandKind:
         return [self.name]
 
     async def open(self) -> None:
-        self._account = account_for(self._settings.run_as)
-        self._folders = WorkFolders(self._settings.work_root, self._account)
-        self._folders.open()
+        await self._programs.open()
 
     async def close(self) -> None:
-        if self._folders is not None:
-            await asyncio.to_thread(self._folders.close)
-            self._folders = None
+        await self._programs.close()
 
     async def run(self, task: Task) -> Outcome:
-        faults = command_faults(task.payload)
+        payload = task.payload
+        faults = command_faults(payload)
         if faults:  # checked at submission already; a stored job may be older than a rule
             message = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
-        assert self._folders is not None, "run is called between open and close"
-        attempt = _Attempt(task, self._folders, self._account, self._path, self._settings.grace_seconds)
-        try:
-            failure = await to_the_end(attempt.start)
-            if failure is not None:
-                return failure
-            await attempt.exited()
-        except asyncio.CancelledError:
-            await to_the_end(attempt.end)
-            raise
-        return await to_the_end(attempt.finish)
+        program = Program(
+            payload["argv"],
+            payload.get("env", {}),
+            payload.get("cwd", ""),
+            payload.get("stdin"),
+            payload.get("ok_exit_codes", (0,)),
+        )
+        return await self._programs.run(task, program)
 
     def _slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.PROCESS if need == self.name else SlotClass.INLINE
-
-
-class _Attempt:
-    """One program, from its folder to its exit code."""
-
-    def __init__(
-        self, task: Task, folders: WorkFolders, account: Account | None, path: str, grace_seconds: float
-    ) -> None:
-        self._task = task
-        self._folders = folders
-        self._account = account
-        self._path = path
-        self._grace_seconds = grace_seconds
-        self._folder: Path | None = None
-        self._child: Child | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._readers: list[LineReader] = []
-        self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
-
-    async def start(self, _: asyncio.Event) -> Failed | None:
-        """Starts the program in a thread: with a change of user, Python must fork, which takes milliseconds."""
-        try:
-            process = await asyncio.to_thread(self._start_process)
-        except (OSError, ValueError) as error:
-            await self._remove_folder()
-            return _not_started(self._task.payload["argv"][0], self._path, error)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
-        self._child = Child(process, _marks(self._task))
-        self._readers = [
-            LineReader(process.stdout.fileno(), "stdout", self._task.log),
-            LineReader(process.stderr.fileno(), "stderr", self._keep_and_log),
-        ]
-        return None
-
-    async def exited(self) -> None:
-        assert self._child is not None
-        await self._child.exited()
-
-    async def end(self, hurry: asyncio.Event) -> None:
-        """Ends the program and everything it started. Nothing to do when it was never started."""
-        if self._child is not None:
-            await self._child.end(self._grace_seconds, hurry)
-            await self._release()
-
-    async def finish(self, _: asyncio.Event) -> Outcome:
-        """The program has ended by itself: clears up after it and says what came out."""
-        assert self._child is not None
-        code = await self._child.clear_up()
-        await self._release()
-        return self._outcome(code)
-
-    def _start_process(self) -> "subprocess.Popen[bytes]":
-        payload, account = self._task.payload, self._account
-        name = f"{self._task.run_id}-{self._task.fence}"
-        self._folder, start_in = self._folders.make(name, payload.get("cwd", ""))
-        with _standard_input(payload.get("stdin")) as standard_input:
-            return subprocess.Popen(
-                payload["argv"],
-                bufsize=0,
-                stdin=standard_input,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=start_in,
-                env=self._environment(self._folder),
-                start_new_session=True,
-                user=account.user_id if account else None,
-                group=account.group_id if account else None,
-                extra_groups=[] if account else None,
-                umask=0o077,
-            )
-
-    def _environment(self, folder: Path) -> dict[str, str]:
-        task = self._task
-        return {
-            "PATH": self._path,
-            "HOME": str(folder),
-            "TMPDIR": str(folder),
-            "LANG": "C.UTF-8",
-            **task.payload.get("env", {}),
-            "HOURHAND_RUN_ID": str(task.run_id),
-            "HOURHAND_JOB_ID": str(task.job_id),
-            "HOURHAND_JOB_NAME": task.job_name,
-            "HOURHAND_NAMESPACE": task.namespace,
-            "HOURHAND_ATTEMPT": str(task.attempt),
-            "HOURHAND_FENCE_TOKEN": str(task.fence),
-            "HOURHAND_SCHEDULED_TIME": task.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        }
-
-    def _keep_and_log(self, stream: str, line: str) -> None:
-        self._error_tail.append(line[:_TAIL_CHARS])
-        self._task.log(stream, line)
-
-    async def _release(self) -> None:
-        assert self._process is not None
-        for reader in self._readers:
-            await reader.drain(_DRAIN_SECONDS_MAX)
-            reader.close()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-        await self._remove_folder()
-
-    async def _remove_folder(self) -> None:
-        if self._folder is not None:
-            await asyncio.to_thread(remove, self._folder)
-
-    def _outcome(self, code: int) -> Outcome:
-        if code in self._task.payload.get("ok_exit_codes", (0,)):
-            return Succeeded({"exit_code": code})
-        tail = "".join(f"\n{line}" for line in self._error_tail)
-        if code < 0:
-            name = signal_name(-code)
-            return Failed(Reason.SIGNAL, clipped(f"killed by {name}{tail}"), tags=signal_tags(name))
-        error = clipped(f"exited with code {code}{tail}")
-        return Failed(Reason.EXIT_CODE, error, result={"exit_code": code}, tags=exit_tags(code))
-
-
-def _standard_input(text: str | None) -> BinaryIO:
-    """A file in memory: unlike a pipe it needs nobody to feed it, and a program may ignore it."""
-    if text is None:
-        return open(os.devnull, "rb")
-    file = open(os.memfd_create("stdin"), "w+b")  # noqa: SIM115 - the caller closes it
-    file.write(text.encode("utf-8", "replace"))
-    file.seek(0)
-    return file
-
-
-def _marks(task: Task) -> tuple[bytes, bytes]:
-    """What only this attempt's processes carry in their environment."""
-    return f"HOURHAND_RUN_ID={task.run_id}".encode(), f"HOURHAND_FENCE_TOKEN={task.fence}".encode()
-
-
-def _not_started(program: str, path: str, error: OSError | ValueError) -> Failed:
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EACCES and "/" not in program and shutil.which(program, path=path) is None:
-        number = errno.ENOENT  # a folder in PATH that the user may not enter hides that the program is nowhere
-    match number:
-        case errno.ENOENT:
-            message = f"{program!r} was not found on this executor"
-        case errno.EACCES | errno.EPERM:
-            message = f"{program!r} may not be executed"
-        case errno.ENOEXEC:
-            message = f"{program!r} is not a program: a script needs a first line such as #!/bin/sh"
-        case _:
-            message = f"{program!r} could not be started: {error}"
-    return Failed(Reason.NOT_STARTED, clipped(message), retryable=number in _PASSING_ERRORS)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from hourhand.job_kinds.command import CommandKind, CommandSettings
+from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
 from hourhand.job_kinds.http import HttpKind, HttpSettings
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.job_kinds.python import PythonKind
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
@@ -107,10 +108,12 @@ def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str
         start_seconds_max=settings.worker_start_seconds_max,
         grace_seconds=settings.grace_seconds,
     )
-    commands = CommandSettings(settings.grace_seconds, settings.run_as, settings.work_root, settings.command_path)
+    programs = ProgramRunner(
+        ProgramSettings(settings.grace_seconds, settings.run_as, settings.work_root, settings.command_path)
+    )
     kinds: list[JobKind] = [
         PythonKind(handlers, workers),
-        CommandKind(commands),
+        CommandKind(programs),
         HttpKind(HttpSettings(settings.allow_private_targets)),
     ]
     return {kind.name: kind for kind in kinds}

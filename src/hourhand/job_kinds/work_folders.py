@@ -12,7 +12,7 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,20 @@ class WorkFolders:
             start = start / part
             self._make_private(start)
         return folder, start
+
+    def make_inner(self, folder: Path, name: str) -> None:
+        """A folder inside an attempt's own, if the attempt does not start there anyway."""
+        if not (folder / name).exists():
+            self._make_private(folder / name)
+
+    def add(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        """Writes files into a folder, for its user alone."""
+        for name, content in files.items():
+            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o700)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                if self._account is not None:
+                    os.fchown(descriptor, self._account.user_id, self._account.group_id)
 
     def _make_private(self, folder: Path) -> None:
         folder.mkdir(mode=0o700)

@@ -1,9 +1,10 @@
 """What can be run: the need that every job kind fills, and what an attempt hands to it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import msgspec
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Outcome
 from hourhand.model.resources import Resources
+from hourhand.ports.blobs import Blobs
 
 
 class SlotClass(StrEnum):
@@ -51,6 +53,14 @@ class Task(msgspec.Struct):
     there is no way to the database."""
     resources: Resources | None = None
     """What the job has declared; for kinds that can hold their processes to it. None: nothing."""
+    secrets: Mapping[str, str] = {}
+    """The values that the payload refers to, by the name of the secret. Never written anywhere by a kind."""
+    progress: Callable[[float | None, str], None] = lambda percent, message: None
+    """Says how far the attempt has come: 0 to 100, or None where nobody knows, and a few words. Never blocks."""
+    blobs: Blobs | None = None
+    """Where uploaded code is, for kinds that run it. None where an executor has no way to it."""
+    keep_outputs: Callable[[Path], Awaitable[None]] | None = None
+    """Keeps the files in a folder as what the run has left; called once, before the folder goes."""
 
 
 class JobKind(Protocol):

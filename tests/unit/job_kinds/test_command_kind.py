@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 import uvloop
 
-from hourhand.job_kinds.command import CommandKind, CommandSettings
+from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.lines import LINE_BYTES_MAX
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed, Succeeded
 from hourhand.model.states import Reason
@@ -25,7 +26,7 @@ async def open_kind():
     kinds = []
 
     async def open_with(**settings):
-        kind = CommandKind(CommandSettings(**settings))
+        kind = CommandKind(ProgramRunner(ProgramSettings(**settings)))
         kinds.append(kind)
         await kind.open()
         return kind
@@ -310,7 +311,7 @@ async def test_root_can_be_kept_on_purpose(open_kind, make_task):
 
 def test_commands_work_on_uvloop(make_task, until, alive):
     async def scenario():
-        kind = CommandKind(CommandSettings(grace_seconds=0.2))
+        kind = CommandKind(ProgramRunner(ProgramSettings(grace_seconds=0.2)))
         await kind.open()
         outcomes = await asyncio.gather(*(kind.run(make_task(shell("echo $HOME; exit 0")).task) for _ in range(8)))
         logged = make_task(shell("trap '' TERM; echo $$; while :; do sleep 0.01; done"))
