@@ -28,7 +28,7 @@ class Blobs(Protocol):
         kept under the key."""
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """The content from `start` up to but not including `end`, piece by piece. BlobMissing comes at the first step."""
+        """The content from `start` up to but not including `end`, piece by piece. BlobMissing comes first."""
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Removes what is there; a key that is not is no fault."""
