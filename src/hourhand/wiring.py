@@ -53,6 +53,8 @@ from hourhand.telemetry.events import Event
 __all__ = ["ROLES", "Store", "open_store", "prepare_database", "require_migrated", "run_role", "store_on"]
 
 AWAY = (DatabaseUnavailable,)
+STREAMS_END_SECONDS_MAX = 3.0
+"""How long callers may take to read the last word of their streams when an API node stops."""
 
 
 @contextlib.asynccontextmanager
@@ -338,6 +340,7 @@ class ApiNode(Node):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         from hourhand.api.app import ApiOperations, build_app
+        from hourhand.api.streaming import Streams
         from hourhand.job_kinds.registry import kinds_for_checking
         from hourhand.operations.access import Access
         from hourhand.operations.backfills import BackfillOperations
@@ -379,7 +382,8 @@ class ApiNode(Node):
             versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
         )
-        self.app = build_app(operations, config.api)
+        self.streams = Streams(config.api.streams_max)
+        self.app = build_app(operations, config.api, self.streams)
         self._serving: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -407,6 +411,7 @@ class ApiNode(Node):
 
     async def stop(self) -> None:
         self._stopping = True
+        await self.streams.close(STREAMS_END_SECONDS_MAX)
         if self._serving is not None:
             self._server.stop()  # type: ignore[no-untyped-call]
             with contextlib.suppress(TimeoutError):

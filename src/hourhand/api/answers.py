@@ -56,17 +56,23 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         facts = facts_of(scope)
-        headers = [
-            (b"content-type", self.media_type.encode()),
-            (b"content-length", str(len(self.content)).encode()),
-            *self.headers,
-            *_ALWAYS,
-            (b"x-request-id", facts.request_id.encode()),
-        ]
-        if not any(name == b"cache-control" for name, _ in self.headers):
-            headers.append(_NO_STORE)
+        length = (b"content-length", str(len(self.content)).encode())
+        headers = full_headers(facts, self.media_type, [length, *self.headers])
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if facts.head else self.content, "more_body": False})
+
+
+def full_headers(facts: Facts, media_type: str, headers: Sequence[Header]) -> list[Header]:
+    """Those of one answer and those that every answer carries."""
+    full = [
+        (b"content-type", media_type.encode()),
+        *headers,
+        *_ALWAYS,
+        (b"x-request-id", facts.request_id.encode()),
+    ]
+    if not any(name == b"cache-control" for name, _ in headers):
+        full.append(_NO_STORE)
+    return full
 
 
 def json_answer(value: Any, status: int = 200, headers: Sequence[Header] = ()) -> Answer:

@@ -38,6 +38,7 @@ from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
+from hourhand.api.streaming import StreamAnswer, Streams
 from hourhand.operations.access import Access
 from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.calendars import CalendarOperations
@@ -79,14 +80,16 @@ class ApiOperations:
     forecast: ForecastOperations
 
 
-def build_app(operations: ApiOperations, settings: ApiSettings) -> App:
-    """The whole API as an ASGI application."""
+def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
+    """The whole API as an ASGI application. Whoever stops it closes `streams` first."""
     service = _Service(Authenticator(operations.access, settings), settings)
-    return Gate(_Application(service, Router(list_endpoints(operations, settings))), settings)
+    streams = streams or Streams(settings.streams_max)
+    return Gate(_Application(service, Router(list_endpoints(operations, settings, streams))), settings)
 
 
-def list_endpoints(operations: ApiOperations, settings: ApiSettings) -> list[Endpoint]:
+def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> list[Endpoint]:
     """Every route there is."""
+    streams = streams or Streams(settings.streams_max)
     jobs, runs = operations.jobs, operations.runs
     endpoints = [
         *JobRoutes(jobs, runs, settings).endpoints(),
@@ -119,13 +122,14 @@ class _Application:
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: Answer | StreamAnswer
         try:
             answer = await self._answer(scope, receive)
         except Exception as error:  # whatever it is, the caller gets an answer; what nobody expected is logged
             answer = problem_answer(error, facts_of(scope).request_id, scope["method"], scope["path"])
         await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | StreamAnswer:
         method, path = scope["method"], scope["path"]
         if method == "OPTIONS":
             methods = ", ".join(sorted([*self._router.methods_at(path), "OPTIONS"]))
@@ -143,7 +147,9 @@ class _Service:
         self._room = BodyRoom(settings.bodies_bytes_max)
         self._patience = Patience(settings.body_seconds_max)
 
-    async def serve(self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive) -> Answer:
+    async def serve(
+        self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive
+    ) -> Answer | StreamAnswer:
         """`parameters`: those in the path."""
         facts = facts_of(scope)
         if endpoint.public:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from hourhand.api.answers import JSON, Answer
 from hourhand.api.parameters import NAMESPACE, Parameter, Query, parse_id, parse_number
+from hourhand.api.streaming import StreamAnswer
 from hourhand.model.errors import InvalidParameter
 from hourhand.model.keys import KEY_CHARS_MAX, IdempotencyKey, request_digest
 from hourhand.operations.requests import Caller
@@ -77,7 +78,7 @@ class Call:
         return IdempotencyKey(raw.decode(), request_digest(path, self.body))
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Answer | StreamAnswer]]
 
 
 @dataclass(frozen=True)

@@ -37,3 +37,5 @@ class ApiSettings:
     """Tokens remembered at once; the least recently used go first."""
     login_failures_max: int = 5
     """Wrong login codes per address and minute; further tries wait."""
+    streams_max: int = 200
+    """Live streams that this node carries at once; further ones are refused with 503 and asked to come back."""
