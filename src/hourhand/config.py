@@ -13,7 +13,7 @@ import re
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
@@ -305,7 +305,8 @@ def all_keys() -> Iterator[Key]:
             hint = hints[each.name]
             types = [part for part in get_args(hint) if part is not NoneType]
             nullable = NoneType in get_args(hint)
-            yield Key(name, types[0] if nullable else hint, nullable, each.default, (variable, *further))
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            yield Key(name, types[0] if nullable else hint, nullable, default, (variable, *further))
 
 
 def allowed(key: Key) -> str:
@@ -322,6 +323,8 @@ def allowed(key: Key) -> str:
         words = f"one of {', '.join(get_args(key.type))}"
     elif get_origin(key.type) is tuple:
         words = "a list of texts"
+    elif get_origin(key.type) is Mapping:
+        words = "a table that has a command (a list of texts, or one text) for each name"
     elif key.type is Path:
         words = "a path"
     return f"{words}, or none" if key.nullable else words
@@ -345,6 +348,8 @@ def _parse(key: Key, raw: Any, *, is_text: bool, folder: Path) -> Any:
         if isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts):
             return tuple(part for part in parts if part)
         raise ValueError
+    if get_origin(kind) is Mapping:
+        return _parse_commands(json.loads(raw) if is_text else raw)
     if get_origin(kind) is Literal and raw in get_args(kind):
         return raw
     if kind is Path and isinstance(raw, str | Path):
@@ -352,6 +357,20 @@ def _parse(key: Key, raw: Any, *, is_text: bool, folder: Path) -> Any:
     if kind in (bool, str) and isinstance(raw, kind):
         return raw
     raise ValueError
+
+
+def _parse_commands(raw: Any) -> dict[str, tuple[str, ...]]:
+    if not isinstance(raw, Mapping):
+        raise ValueError
+    commands = {}
+    for name, said in raw.items():
+        words = [said] if isinstance(said, str) else said
+        if not (name and words and isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)):
+            raise ValueError
+        if not words[0]:
+            raise ValueError
+        commands[name] = tuple(words)
+    return commands
 
 
 def _parse_number(key: Key, raw: Any, *, is_text: bool) -> int | float:
@@ -401,9 +420,9 @@ _PAGE_HEAD: Final = """# Configuration
 
 For each key: flag, then environment, then file, then default. An empty variable counts as not set; of two variables the
 first counts. The file is TOML: `--config`, `HOURHAND_CONFIG`, or `hourhand.toml` in the home; paths in it start from
-its folder. A variable `..._FILE` names a file that holds the value. Lists are separated by commas in variables;
-`none` stands for no value. Unknown keys and `HOURHAND_` variables are faults. `hourhand config check` tells every
-fault, `hourhand config show --origin` where each value comes from."""
+its folder. A variable `..._FILE` names a file that holds the value. In variables, lists are separated by commas and
+tables are JSON; `none` stands for no value. Unknown keys and `HOURHAND_` variables are faults. `hourhand config check`
+tells every fault, `hourhand config show --origin` where each value comes from."""
 _TABLE: Final = "| Key | Default | Allowed | Variable | Meaning |\n|---|---|---|---|---|"
 
 

@@ -62,6 +62,14 @@ CASES = {
         refused={"argv": "true"},
         slot_class=SlotClass.PROCESS,
     ),
+    "script": Case(
+        "script",
+        good={"source": "exit 0", "language": "bash"},
+        slow={"source": "sleep 1000", "language": "bash"},
+        failing={"source": "exit 1", "language": "bash"},
+        refused={"source": "exit 0"},
+        slot_class=SlotClass.PROCESS,
+    ),
     "http": Case(
         "http",
         good={"url": "SERVER/ok"},

@@ -119,6 +119,20 @@ def test_every_type_is_read_from_the_file(tmp_path: Path) -> None:
     assert origin_of(config, "api.port") == "hourhand.toml:2"
 
 
+def test_commands_by_name_are_a_table_in_the_file_and_json_in_a_variable() -> None:
+    of_file = load('[kinds.interpreters]\nlua = "lua5.4"\npython = ["/opt/python3", "-u"]\n')
+    of_variable = load("", {"HOURHAND_KINDS_INTERPRETERS": '{"lua": "lua5.4", "python": ["/opt/python3", "-u"]}'})
+
+    assert of_file.kinds.interpreters == {"lua": ("lua5.4",), "python": ("/opt/python3", "-u")}
+    assert of_variable.kinds.interpreters == of_file.kinds.interpreters
+
+
+@pytest.mark.parametrize("written", ['"lua5.4"', "[]", '{lua = ""}', "{lua = []}", "{lua = [1]}", "{lua = 5}"])
+def test_commands_that_are_none_are_refused(written: str) -> None:
+    with pytest.raises(BadConfiguration, match=r"kinds\.interpreters must be a table"):
+        load(f"[kinds]\ninterpreters = {written}\n")
+
+
 def test_the_file_in_the_home_is_read_when_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "hourhand.toml").write_text("[api]\nport = 7\n")

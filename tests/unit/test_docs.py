@@ -26,7 +26,7 @@ from hourhand.api.views import RunView
 from hourhand.cli.exits import ExitCode
 from hourhand.cli.job_fields import field_options
 from hourhand.cli.main import cli
-from hourhand.job_kinds import command_payload, http_payload
+from hourhand.job_kinds import command_payload, http_payload, interpreters, script_payload
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
 from hourhand.model.cron import MACROS
@@ -95,6 +95,17 @@ def first_words(page: Path, title: str) -> list[str]:
 )
 def test_the_page_of_jobs_names_exactly_what_the_code_knows(title: str, known: list[str]) -> None:
     assert first_words(JOBS, title) == known
+
+
+@pytest.mark.parametrize(("page", "known"), [("script", script_payload.FIELDS)])
+def test_the_page_of_a_kind_names_exactly_the_fields_of_its_payload(page: str, known: tuple[str, ...]) -> None:
+    assert first_words(REFERENCE / "kinds" / f"{page}.md", f"payload of {page}") == [*known]
+
+
+def test_the_page_of_scripts_has_the_usual_languages_and_suffixes() -> None:
+    told = {words(row[0])[0]: words(row[1]) for row in table(REFERENCE / "kinds" / "script.md", "languages")}
+    by_suffix = script_payload.LANGUAGE_BY_SUFFIX.items()
+    assert told == {word: [suffix for suffix, named in by_suffix if named == word] for word in interpreters.USUAL}
 
 
 def test_the_page_of_jobs_says_which_states_are_final() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from hourhand.cli.exits import NoInput
+from hourhand.cli.script_files import script_values
 from hourhand.cli.times import TimeFault, parse_time
 from hourhand.model.local_time import ZoneFault, format_instant
 
@@ -22,7 +23,7 @@ _WORDS: Final = "hourhand.words"
 _NONE: Final = "none"
 
 _OPTIONS: Final = (
-    click.option("--kind", metavar="KIND", help="command, http or python."),
+    click.option("--kind", metavar="KIND", help="command, script, http, python, …"),
     click.option(
         "--cron",
         multiple=True,
@@ -55,6 +56,12 @@ _OPTIONS: Final = (
     click.option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
     click.option("--payload-file", metavar="FILE", help="The same from a file, - for stdin."),
     click.option("--handler", metavar="NAME", help="Python handler to call; makes a python job."),
+    click.option(
+        "--script", metavar="FILE", help="File to run, - for stdin; makes a script job. Arguments go after --."
+    ),
+    click.option(
+        "--language", metavar="WORD", help="Of --script; else by its suffix or first line: bash, python, node."
+    ),
     click.option("--url", metavar="URL", help="Address to call; makes an http job."),
     click.option("--method", metavar="WORD", help="HTTP method; GET, or POST when there is a body."),
     click.option("--body", metavar="TEXT", help="HTTP body; sent as JSON when it is a JSON object or list."),
@@ -180,8 +187,11 @@ class Pieces(NamedTuple):
 
 def payload_pieces(ctx: click.Context, given: Mapping[str, Any], words: Sequence[str] | None) -> Pieces:
     http = {name: given[name] for name in ("url", "method", "body") if given[name] is not None}
+    if given["language"] is not None and given["script"] is None:
+        raise click.UsageError("--language goes with --script", ctx)
     found = {
-        "command": {"argv": list(words)} if words else {},
+        "command": {"argv": list(words)} if words and given["script"] is None else {},
+        "script": {} if given["script"] is None else script_values(given["script"], given["language"], words),
         "http": _http(http),
         "python": {"handler": given["handler"]} if given["handler"] is not None else {},
     }

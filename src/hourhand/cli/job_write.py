@@ -53,6 +53,7 @@ def create(
     \b
     hourhand job create hello -- echo "good morning"
     hourhand job create backup --cron "0 3 * * *" --tz Europe/Berlin -- /usr/bin/backup --all
+    hourhand job create tidy --daily 04:30 --script tidy.py -- --older-than 30
     hourhand job create ping --every 5m --url https://example.com/health
     hourhand job create report --at "tomorrow 06:00" --handler reports.build --payload '{"days": 7}'
 

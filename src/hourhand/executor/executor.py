@@ -65,10 +65,8 @@ class Executor:
         self._membership = membership
         self._journal = journal
         self._settings = settings
-        offers = offers_of(kinds)
-        self._offered = {
-            room.value: sorted(need for need in offers if offers[need] is room)[:_OFFERS_TOLD_MAX] for room in SlotClass
-        }
+        offers = self._offers = offers_of(kinds)
+        self._offered = _told(offers)
         self.capacity = Capacity({SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process})
         self.recorder = Recorder(stores.records, stores.logs, clock, chance, Keeper(journal))
         self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max)
@@ -103,6 +101,9 @@ class Executor:
         """Makes the kinds ready, and delivers what executors that ended without a database have left."""
         for kind in self._kinds.values():
             await kind.open()
+        # Some know only now what they can run: which interpreters are here, whether there is an engine for containers.
+        self._offers.update(offers_of(self._kinds))
+        self._offered = _told(self._offers)
         if fault := await asyncio.to_thread(self._journal.fault):
             emit(Event.JOURNAL_UNUSABLE, error=fault)
         for orphan in await asyncio.to_thread(lambda: list(self._journal.orphans())):
@@ -166,3 +167,9 @@ class Executor:
         for run_id, fence in await self._stores.claims.cancelling_runs(self._node_id()):
             self.attempts.stop(run_id, fence, Cancelled())
         return None
+
+
+def _told(offers: Mapping[str, SlotClass]) -> dict[str, list[str]]:
+    return {
+        room.value: sorted(need for need in offers if offers[need] is room)[:_OFFERS_TOLD_MAX] for room in SlotClass
+    }

@@ -6,7 +6,7 @@ asked for; a package that is broken breaks its own kind and no other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -15,6 +15,7 @@ from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
 from hourhand.job_kinds.http import HttpKind, HttpSettings
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.job_kinds.python import PythonKind
+from hourhand.job_kinds.script import ScriptKind, ScriptSettings
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
 from hourhand.ports.job_kind import JobKind
@@ -44,6 +45,9 @@ class KindSettings:
     """Where commands get their private folders; that user must be able to reach it. None makes one that fits."""
     command_path: str | None = None
     """The PATH of commands; None passes the executor's own on."""
+    interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
+    programs. What is not on this machine, or not for the user of jobs, is not offered."""
     allow_private_targets: bool = False
     """Whether HTTP jobs may call loopback and private addresses; link-local ones are refused in any case."""
 
@@ -114,6 +118,7 @@ def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str
     kinds: list[JobKind] = [
         PythonKind(handlers, workers),
         CommandKind(programs),
+        ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as)),
         HttpKind(HttpSettings(settings.allow_private_targets)),
     ]
     return {kind.name: kind for kind in kinds}

@@ -82,6 +82,11 @@ def template_faults(payload: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
+def literally(text: str) -> str:
+    """The text written so that it stays as it is, whatever stands between its braces."""
+    return _PLACE.sub(lambda match: f"{{{{{match[0]}}}}}", text) if MARK in text else text
+
+
 def _render_text(text: str, due: datetime, zone: ZoneInfo | None) -> str:
     def put(match: re.Match[str]) -> str:
         if match["literal"] is not None:

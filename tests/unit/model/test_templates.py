@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.model.templates import TEMPLATE_WORDS, render, template_faults, zone_or_utc
+from hourhand.model.templates import TEMPLATE_WORDS, literally, render, template_faults, zone_or_utc
 
 DUE = datetime(2026, 10, 24, 22, 30, tzinfo=UTC)
 """Half an hour after midnight of the 25th in Berlin, before the clocks are set back."""
@@ -103,3 +103,9 @@ def test_a_zone_that_the_tz_data_has_lost_counts_as_utc() -> None:
 def test_a_text_without_one_of_the_words_loses_at_most_braces(text: str) -> None:
     rendered = render(text, DUE, None)
     assert rendered.replace("{", "").replace("}", "") == text.replace("{", "").replace("}", "")
+
+
+@given(st.text(st.sampled_from("{}ab_ .$\n"), max_size=60) | st.text(max_size=30))
+def test_a_text_that_is_meant_literally_stays_as_it_is(text: str) -> None:
+    assert render(literally(text), DUE, BERLIN) == text
+    assert template_faults({"source": literally(text)}) == []
