@@ -24,7 +24,7 @@ ECHOES = {
     "console.error('oops');\nprocess.exit(3);",
     "perl": "my $line = <STDIN>; chomp $line; "
     'print join("|", $ARGV[0], $ENV{GREETING}, $line, $ENV{HOURHAND_ATTEMPT}), "\\n"; print STDERR "oops\\n"; exit 3;',
-    "ruby": "line = gets.chomp\nputs [ARGV[0], ENV['GREETING'], line, ENV['HOURHAND_ATTEMPT']].join('|')\n"
+    "ruby": "line = STDIN.gets.chomp\nputs [ARGV[0], ENV['GREETING'], line, ENV['HOURHAND_ATTEMPT']].join('|')\n"
     "warn 'oops'\nexit 3",
     "php": "<?php $line = trim(fgets(STDIN)); echo join('|', [$argv[1], getenv('GREETING'), $line, "
     'getenv(\'HOURHAND_ATTEMPT\')]), "\\n"; fwrite(STDERR, "oops\\n"); exit(3);',
