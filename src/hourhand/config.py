@@ -25,6 +25,7 @@ from hourhand.model.errors import BadConfiguration
 
 if TYPE_CHECKING:
     from hourhand.api.settings import ApiSettings
+    from hourhand.blobs.settings import BlobSettings
     from hourhand.database.connections import DatabaseSettings
     from hourhand.database.embedded_settings import EmbeddedSettings
     from hourhand.executor.settings import ExecutorSettings
@@ -69,6 +70,7 @@ class Config:
     scheduler: "SchedulerSettings"
     executor: "ExecutorSettings"
     kinds: "KindSettings"
+    blobs: "BlobSettings" = field(repr=False)
     submit: "SubmitSettings"
     log: LogSettings
     settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
@@ -140,7 +142,13 @@ def load_config(
 
 def origins(config: Config) -> list[Setting]:
     """Every key with its value and where it came from, fit to be shown: passwords are masked."""
-    return [replace(each, value=masked(each.value)) if each.key in SECRETS else each for each in config.settings]
+    return [replace(each, value=_shown(each)) if each.key in SECRETS else each for each in config.settings]
+
+
+def _shown(secret: Setting) -> str | None:
+    if not secret.value:
+        return None if secret.value is None else ""
+    return masked(secret.value) if secret.key.endswith("url") else "***"
 
 
 def masked(url: str) -> str:
@@ -275,6 +283,7 @@ class _Draft:
 def section_classes() -> dict[str, Any]:
     """The settings class of each section. Imported here: the kinds bring much along that not every command needs."""
     from hourhand.api.settings import ApiSettings
+    from hourhand.blobs.settings import BlobSettings
     from hourhand.database.connections import DatabaseSettings
     from hourhand.database.embedded_settings import EmbeddedSettings
     from hourhand.executor.settings import ExecutorSettings
@@ -289,6 +298,7 @@ def section_classes() -> dict[str, Any]:
         "scheduler": SchedulerSettings,
         "executor": ExecutorSettings,
         "kinds": KindSettings,
+        "blobs": BlobSettings,
         "log": LogSettings,
     }
 

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 from hourhand.model.placement import LABEL_RULE, is_label
 
-SECRETS: Final = ("database.url", "database.listen_url")
+SECRETS: Final = ("database.url", "database.listen_url", "blobs.secret_access_key")
 _ORDERED: Final = (
     ("scheduler.tick_seconds", "below", "scheduler.horizon_seconds"),  # or runs are created late
     ("scheduler.tick_seconds_min", "at most", "scheduler.tick_seconds"),
     ("executor.heartbeat_seconds", "below", "executor.self_fence_seconds"),  # or runs are ended between two heartbeats
     ("kinds.worker_processes_warm", "at most", "kinds.worker_processes_max"),
+)
+_BLOBS_URL: Final = re.compile(
+    r"file:///[^?#\x00-\x1f]*[^/?#\x00-\x1f]/?|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_=-][A-Za-z0-9._=-]*)*/?"
 )
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SQL_WORDS: Final = frozenset({"all", "default", "do", "end", "group", "information_schema", "order", "table", "user"})
@@ -22,6 +25,7 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
     """The keys that a rule joins, and what to say. Every rule has a reason that an operator can follow."""
     yield from _broken_time_rules(v)
     yield from _broken_database_rules(v)
+    yield from _broken_blob_rules(v)
     if not _is_loopback(v["api.host"]) and not v["server.insecure_bind"]:
         advice = "put a proxy with TLS before a loopback address, or set server.insecure_bind"
         what = f"api.host {v['api.host']} is reachable by others over plain HTTP: {advice}"
@@ -54,7 +58,7 @@ def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], st
 
 
 def _broken_database_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    for name in SECRETS:
+    for name in ("database.url", "database.listen_url"):
         if v[name] and not re.match(r"postgres(ql)?://", v[name]):
             yield [name], f"{name} must be postgresql://user:password@host:port/database"
     schema = v["database.schema"]
@@ -69,6 +73,28 @@ def _broken_database_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str]
     if not v["database.url"] and needed > v[most]:
         rule = f"need {most} to be at least {needed}, not {v[most]}: every node has connections of its own"
         yield [pool, own, most], f"{pool} ({v[pool]}) and {own} ({v[own]}) {rule}"
+
+
+def _broken_blob_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
+    url, endpoint = v["blobs.url"], v["blobs.endpoint"]
+    if url is not None and not _BLOBS_URL.fullmatch(url):
+        yield ["blobs.url"], f"blobs.url must be file:///folder or s3://bucket/prefix, not {_hidden(url)!r}"
+    if endpoint is not None:
+        parts = re.fullmatch(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(:\d+)?/?", endpoint)
+        if parts is None:
+            yield ["blobs.endpoint"], f"blobs.endpoint must be https://host:port, not {_hidden(endpoint)!r}"
+        elif parts[1] == "http" and not _is_loopback(parts[2]) and not v["blobs.insecure_http"]:
+            advice = "use https, or set blobs.insecure_http"
+            what = f"blobs.endpoint {endpoint} sends every blob over the network in the clear: {advice}"
+            yield ["blobs.endpoint", "blobs.insecure_http"], what
+    if (v["blobs.access_key_id"] is None) != (v["blobs.secret_access_key"] is None):
+        rule = "belong together: set both, or none to use the machine's own"
+        yield ["blobs.access_key_id", "blobs.secret_access_key"], f"blobs.access_key_id and secret_access_key {rule}"
+
+
+def _hidden(url: str) -> str:
+    """What stands before an @ may be credentials that somebody meant to put there."""
+    return re.sub(r"//.*@", "//***@", url)
 
 
 def _is_loopback(host: str) -> bool:

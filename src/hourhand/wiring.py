@@ -12,13 +12,14 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from hourhand.blobs.choice import blobs_for
 from hourhand.config import Config
 from hourhand.database.connections import Database
 from hourhand.database.deadlines import for_heartbeats, for_loops, long_running
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
-from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable, PartEnded
+from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, DatabaseUnsuitable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.clock import DatabaseClock
@@ -127,6 +128,7 @@ class Node:
         self.database = Database(config.database if self.role == "api" else for_loops(config.database), self.role)
         self.store = store_on(self.database, self.priority_wait)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
+        self.blobs = blobs_for(config.blobs, config.home)
         self.store.names.on_new_lane = lambda: self.bus.publish(Topic.LANES)
         self.store.live_runs.on_let_go = lambda: self.bus.publish(Topic.READY)
         self.loops: list[Loop] = []
@@ -187,6 +189,7 @@ class Node:
         return [*self.loops, *self.bus.loops, self.heartbeat]
 
     async def start(self) -> None:
+        await self._check_blobs()
         await self.database.open()
         for loop in self._all_loops():
             self.watch(loop)
@@ -204,8 +207,19 @@ class Node:
         await self.heartbeat.stop()  # as the last: whatever the node still had was under its lease until here
         self.bus.publish(Topic.NODES)  # so that others take over at once
         await self.bus.close()
+        await self.blobs.close()
         await self.database.close()
         emit(Event.NODE_STOPPED, node_id=self.membership.node_id)
+
+    async def _check_blobs(self) -> None:
+        """What will never work is told now and not by the first run that leaves a file. Storage that is only away is no
+        reason to stay away as well: most runs need none."""
+        try:
+            await self.blobs.check()
+        except BlobsUnsuitable:
+            raise
+        except BlobsUnavailable as fault:
+            emit(Event.BLOBS_AWAY, error=str(fault))
 
     async def finish_work(self) -> None:
         """Brings to an end what the role has in hand, while everything still runs."""

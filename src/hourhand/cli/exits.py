@@ -65,6 +65,7 @@ EXIT_CODES: Final[Mapping[type[BaseException] | int, ExitCode]] = {
     errors.ServerUnreachable: ExitCode.UNREACHABLE,
     errors.DatabaseUnavailable: ExitCode.UNREACHABLE,
     errors.DatabaseUnsuitable: ExitCode.CONFIGURATION,
+    errors.BlobsUnsuitable: ExitCode.CONFIGURATION,
     errors.HomeUnusable: ExitCode.CONFIGURATION,
     errors.PortTaken: ExitCode.CONFIGURATION,
     errors.BadConfiguration: ExitCode.CONFIGURATION,

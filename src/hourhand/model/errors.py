@@ -181,6 +181,18 @@ class HomeUnusable(WorldError):
     code = "home-unusable"
 
 
+class BlobsUnavailable(WorldError):
+    """The storage of blobs does not answer, or answers with a fault of its own. It may come back."""
+
+    code = "blobs-unavailable"
+
+
+class BlobsUnsuitable(BlobsUnavailable):
+    """The storage of blobs refuses us for good: no such bucket, wrong credentials, a folder that is not ours."""
+
+    code = "blobs-unsuitable"
+
+
 class PortTaken(WorldError):
     code = "port-taken"
 
