@@ -22,6 +22,7 @@ from sample_jobs import (
 
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.states import RunState
+from hourhand.model.usage import Level, Usage
 from hourhand.ports.stores import Finish, Head, Wish
 from hourhand.wiring import Store
 
@@ -182,6 +183,20 @@ async def test_a_finished_run_moves_into_history_as_it_ended(store: Store) -> No
     assert run is not None
     assert (run.job_id, run.state, run.reason, run.error, run.result) == (job_id, 11, "exit_code", "code 3", {"a": [1]})
     assert (run.scheduled_for, run.started_at, run.ended_at, run.attempt) == (START, at(0.1), at(2), 1)
+
+
+async def test_what_attempts_took_is_kept_with_them(store: Store) -> None:
+    first_use = Usage(Level.RLIMITS, 0.25, 1_000_000, 0, 4096)
+    last_use = Usage(Level.CGROUP1, 1.5, 2_000_000, 512, 8192)
+    await insert(store, due_job())
+    [first] = await claim(store, 1, at(1))
+    await store.live_runs.requeue_runs([replace(returned(first, failed=True), usage=first_use)])
+    [last] = await claim(store, 1, at(1))
+    await store.live_runs.finish_runs([replace(succeeded(last), usage=last_use)])
+    run = await store.runs.get_run(NAMESPACE, last.run_id)
+    assert run is not None
+    assert run.usage == last_use
+    assert [attempt.usage for attempt in await store.runs.list_attempts(last.run_id)] == [first_use]
 
 
 async def test_a_finish_with_an_old_fence_is_refused(store: Store) -> None:

@@ -34,6 +34,7 @@ from hourhand.model.explain import GateName
 from hourhand.model.node_state import NodeState
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.templates import TEMPLATE_WORDS
+from hourhand.model.usage import Usage
 from hourhand.operations.backfill_requests import StartBackfillRequest
 from hourhand.operations.calendars import CalendarRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
@@ -155,6 +156,7 @@ def test_the_guide_to_handlers_has_everything_of_the_context() -> None:
 
 def test_the_page_of_the_api_has_every_field_of_a_run() -> None:
     assert sorted(first_words(API, "fields of RunView")) == sorted(RunView.__struct_fields__)
+    assert first_words(API, "fields of Usage") == [*Usage.__struct_fields__]
 
 
 @pytest.mark.parametrize(

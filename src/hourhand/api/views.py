@@ -19,6 +19,7 @@ from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.schedule import At, Timing, describe
 from hourhand.model.states import JobState, RunState
+from hourhand.model.usage import Usage
 from hourhand.model.warnings import timing_warnings
 from hourhand.operations.definition import spreading_fields
 from hourhand.operations.pauses import PauseStatus, pause_status
@@ -161,11 +162,15 @@ class AttemptView(msgspec.Struct):
     ended_at: datetime
     late: LateView | None
     fingerprint: str | None
+    usage: Usage | None
+    """What it took; null for kinds that start no program."""
 
 
 class RunDetailView(RunView, kw_only=True):
     attempts: list[AttemptView]
     """Tries that did not finish the run; its last one is the run itself."""
+    usage: Usage | None
+    """What the last attempt took; null for kinds that start no program."""
     retried_by: Sequence[UUID]
     """The runs that repeat it, oldest first."""
 
@@ -367,7 +372,7 @@ def run_view(run: Run) -> RunView:
 
 def run_detail_view(run: Run, attempts: Sequence[Attempt], retried_by: Sequence[UUID]) -> RunDetailView:
     tries = [attempt_view(attempt) for attempt in attempts]
-    return RunDetailView(**_run_fields(run), attempts=tries, retried_by=retried_by)
+    return RunDetailView(**_run_fields(run), attempts=tries, usage=run.usage, retried_by=retried_by)
 
 
 def _run_fields(run: Run) -> dict[str, Any]:
@@ -420,6 +425,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         attempt.ended_at,
         None if attempt.late_at is None else LateView(attempt.late_state or "", attempt.late_at),
         fingerprint(attempt.reason, attempt.error),
+        attempt.usage,
     )
 
 

@@ -23,7 +23,9 @@ from hourhand.client.views import (
     RunView,
     ShardOwnerView,
     ShardView,
+    UsageView,
 )
+from hourhand.model.resources import tell_size
 
 
 def job_table(jobs: Sequence[JobView]) -> None:
@@ -137,6 +139,7 @@ def run_details(run: RunDetailView) -> None:
             ("attempt", run.attempt or None),
             ("next attempt", run.ready_at and local_time(run.ready_at) if run.waits and run.attempt else None),
             ("executor", run.executor),
+            ("used", run.usage and _usage_text(run.usage)),
             ("error", run.error),
             ("fingerprint", run.fingerprint),
             ("result", None if run.result is None else json.dumps(run.result, ensure_ascii=False)),
@@ -162,6 +165,12 @@ def run_details(run: RunDetailView) -> None:
             if one.late is not None:
                 came = f"try {one.attempt} came to {one.late.state} at {local_time(one.late.at)}"
                 console_here().print(f"{came}: too late, the run had been given to another", highlight=False)
+
+
+def _usage_text(usage: UsageView) -> str:
+    moved = f"read {tell_size(usage.read_bytes)}, wrote {tell_size(usage.written_bytes)}"
+    peak = tell_size(usage.memory_bytes_peak)
+    return f"{usage.cpu_seconds:.2f} s of CPU, {peak} of memory at most, {moved} ({usage.level})"
 
 
 def _took(run: RunDetailView) -> str:

@@ -43,6 +43,7 @@ from hourhand.client.views import (
     ShardOwnerView,
     ShardsView,
     ShardView,
+    UsageView,
     VersionView,
     WhoAmI,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "ShardOwnerView",
     "ShardView",
     "ShardsView",
+    "UsageView",
     "VersionView",
     "WaitTimedOut",
     "WhoAmI",

@@ -175,6 +175,16 @@ class LateView(msgspec.Struct, kw_only=True):
     at: datetime | None = None
 
 
+class UsageView(msgspec.Struct, kw_only=True):
+    """What an attempt took of its executor."""
+
+    level: str = ""
+    cpu_seconds: float = 0
+    memory_bytes_peak: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
 class AttemptView(msgspec.Struct, kw_only=True):
     """One try of a run."""
 
@@ -186,10 +196,12 @@ class AttemptView(msgspec.Struct, kw_only=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     late: LateView | None = None
+    usage: UsageView | None = None
 
 
 class RunDetailView(RunView, kw_only=True):
     attempts: list[AttemptView] = []
+    usage: UsageView | None = None
     retried_by: list[UUID] = []
 
 

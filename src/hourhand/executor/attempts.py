@@ -16,6 +16,7 @@ from hourhand.executor.transactions import Transactions
 from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
 from hourhand.model.run import Claim
 from hourhand.model.states import Reason
+from hourhand.model.usage import Usage
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
 
@@ -178,12 +179,13 @@ class Attempts:
         running.started_at = started_at = self._clock.now()
         self._recorder.started(claim.run_id, claim.fence, started_at)
         outcome: Outcome
+        task = self._task_of(running)
         try:
             work = self._kinds[claim.kind].run
             if claim.timeout_seconds is None and claim.deadline is None:
-                outcome = await work(self._task_of(running))
+                outcome = await work(task)
             else:
-                outcome = await self._run_in_time(work, running)
+                outcome = await self._run_in_time(work, claim, task)
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
@@ -192,7 +194,7 @@ class Attempts:
             outcome = running.outcome_when_stopped
         if running.log is not None:
             running.log.close()
-        self._end(running, outcome, self._clock.now())
+        self._end(running, outcome, self._clock.now(), task.usage)
 
     def _open_log(self, claim: Claim) -> LogBuffer:
         recorder = self._recorder
@@ -208,11 +210,10 @@ class Attempts:
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
         )  # fmt: skip
 
-    async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], running: _Running) -> Outcome:
-        allowed = self._allowed(running.claim)
+    async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], claim: Claim, task: Task) -> Outcome:
+        allowed = self._allowed(claim)
         if allowed.seconds <= 0:
             return allowed
-        task = self._task_of(running)
         task.timeout_seconds = allowed.seconds
         limit = asyncio.timeout(allowed.seconds)
         try:
@@ -229,7 +230,7 @@ class Attempts:
         left = math.inf if claim.deadline is None else self._clock.seconds_until(claim.deadline)
         return TimedOut(left, deadline=True) if left <= timeout else TimedOut(timeout)
 
-    def _end(self, running: _Running, outcome: Outcome, ended_at: datetime) -> None:
+    def _end(self, running: _Running, outcome: Outcome, ended_at: datetime, usage: Usage | None = None) -> None:
         claim = running.claim
         self._in_hand.pop((claim.run_id, claim.fence), None)
         if not self._in_hand:
@@ -237,7 +238,7 @@ class Attempts:
         if running.recorded:
             self._recorder.forget(claim)
         else:
-            self._recorder.ended(claim, running.started_at, ended_at, outcome)
+            self._recorder.ended(claim, running.started_at, ended_at, outcome, usage)
         self._capacity.give_back(self._offers[claim.needs])
 
 

@@ -24,6 +24,7 @@ from hourhand.model.retry import retry_from_json
 from hourhand.model.run import Claim
 from hourhand.model.settle import Standing, settle
 from hourhand.model.states import Reason, RunEvent, RunState
+from hourhand.model.usage import Usage
 from hourhand.ports.stores import Finish, LiveRunStore, LogChunk, LogStore, Requeue
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
@@ -62,6 +63,7 @@ class _Ended(msgspec.Struct, gc=False):
     started_at: datetime | None
     ended_at: datetime
     outcome: Outcome
+    usage: Usage | None = None
 
 
 class Recorder:
@@ -106,9 +108,16 @@ class Recorder:
         if self._start_timer is None:
             self._start_timer = asyncio.get_running_loop().call_later(START_AFTER_SECONDS, self._starts_due)
 
-    def ended(self, claim: Claim, started_at: datetime | None, ended_at: datetime, outcome: Outcome) -> None:
+    def ended(
+        self,
+        claim: Claim,
+        started_at: datetime | None,
+        ended_at: datetime,
+        outcome: Outcome,
+        usage: Usage | None = None,
+    ) -> None:
         self._started.pop(claim.run_id, None)
-        self._ended.append(_Ended(claim, started_at, ended_at, outcome))
+        self._ended.append(_Ended(claim, started_at, ended_at, outcome, usage))
         self._idle.clear()
         if self._is_away:
             self._keep()
@@ -345,6 +354,7 @@ class Recorder:
                 reason,
                 step.error,
                 step.result,
+                ended.usage,
             )
         return Requeue(
             claim.run_id,
@@ -357,6 +367,7 @@ class Recorder:
             step.error,
             failed=step.event is RunEvent.RETRY,
             lost=isinstance(outcome, Lost),
+            usage=ended.usage,
         )
 
     async def _write_starts(self) -> None:
@@ -396,6 +407,7 @@ def _as_cancelled(requeue: Requeue) -> Finish:
         requeue.ended_at,
         Reason.CANCELLED.value,
         requeue.error,
+        usage=requeue.usage,
     )
 
 

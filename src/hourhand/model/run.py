@@ -10,6 +10,7 @@ import msgspec
 
 from hourhand.model.resources import Resources
 from hourhand.model.states import Cause, RunState
+from hourhand.model.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Run:
     """The finished run that this one was asked for to repeat."""
     backfill_id: UUID | None = None
     """The backfill that released it."""
+    usage: Usage | None = None
+    """What its last attempt took; only where one run is read by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Attempt:
     late_state: str | None = None
     """What it came to after its run had been given to another; None when it never said."""
     late_at: datetime | None = None
+    usage: Usage | None = None
 
 
 # A struct, because one is made per claim: see JobDefinition.

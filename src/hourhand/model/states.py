@@ -87,6 +87,8 @@ class Reason(StrEnum):
 
     EXIT_CODE = "exit_code"
     SIGNAL = "signal"
+    MEMORY_LIMIT = "memory_limit"
+    """The kernel ended a process of it, because all together needed more memory than was declared."""
     EXCEPTION = "exception"
     HTTP_STATUS = "http_status"
     CONNECTION = "connection"

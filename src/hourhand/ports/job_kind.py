@@ -13,6 +13,7 @@ import msgspec
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Outcome
 from hourhand.model.resources import Resources
+from hourhand.model.usage import Usage
 from hourhand.ports.blobs import Blobs
 
 
@@ -61,6 +62,8 @@ class Task(msgspec.Struct):
     """Where uploaded code is, for kinds that run it. None where an executor has no way to it."""
     keep_outputs: Callable[[Path], Awaitable[None]] | None = None
     """Keeps the files in a folder as what the run has left; called once, before the folder goes."""
+    usage: Usage | None = None
+    """What the attempt took; set by kinds that know it, at the latest when `run` returns or raises."""
 
 
 class JobKind(Protocol):

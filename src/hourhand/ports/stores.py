@@ -20,6 +20,7 @@ from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, LogLine, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
+from hourhand.model.usage import Usage
 from hourhand.ports.database_time import HearTime, hear_nothing
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -195,11 +196,12 @@ class Finish(msgspec.Struct, frozen=True):
     reason: str | None = None
     error: str | None = None
     result: Any = None
+    usage: Usage | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to say but that it has succeeded, and when."""
-        return self.state is RunState.SUCCEEDED and self.result is None and self.reason is None and self.error is None
+        return self.state is RunState.SUCCEEDED and self.result is self.reason is self.error is self.usage is None
 
 
 class Requeue(msgspec.Struct, frozen=True):
@@ -218,6 +220,7 @@ class Requeue(msgspec.Struct, frozen=True):
     """Counts against the retries."""
     lost: bool
     """Counts against the losses."""
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,17 +343,9 @@ class RunStore(Protocol):
         """The runs that were asked for to repeat this one, oldest first."""
 
     async def pick_retries(
-        self,
-        namespace_id: int,
-        job_id: UUID | None,
-        states: Sequence[RunState],
-        reasons: Sequence[str] | None,
-        since: datetime | None,
-        until: datetime | None,
-        before: UUID | None,
-        again: bool,
-        limit: int,
-    ) -> list[UUID]:
+        self, namespace_id: int, job_id: UUID | None, states: Sequence[RunState], reasons: Sequence[str] | None,
+        since: datetime | None, until: datetime | None, before: UUID | None, again: bool, limit: int,
+    ) -> list[UUID]:  # fmt: skip
         """Finished runs to repeat, newest first; unless `again`, without those that a retry already repeats or has
         repeated with success."""
 

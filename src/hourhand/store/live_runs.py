@@ -280,6 +280,7 @@ class LiveRuns:
             ended=[requeue.ended_at for requeue in requeues],
             reasons=[requeue.reason for requeue in requeues],
             errors=[requeue.error for requeue in requeues],
+            usages=[None if requeue.usage is None else to_json(requeue.usage) for requeue in requeues],
             from_states=_MAY_RETURN,
         )
         self.tell_let_go(rows)
@@ -401,5 +402,6 @@ def _finish_values(finishes: Sequence[Finish], from_states: Sequence[RunState]) 
         "reasons": [finish.reason for finish in finishes],
         "errors": [finish.error for finish in finishes],
         "results": [None if finish.result is None else to_json(finish.result) for finish in finishes],
+        "usages": [None if finish.usage is None else to_json(finish.usage) for finish in finishes],
         "from_states": from_states,
     }

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from hourhand.database.connections import Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at, scheduled_run_id
@@ -14,10 +16,12 @@ from hourhand.model.policy import KeyFault, Overlap, Policy, policy_from_json
 from hourhand.model.run import Attempt, Run
 from hourhand.model.schedule import timing_from_json
 from hourhand.model.states import Cause, RunState
+from hourhand.model.usage import Usage
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names, lane_key
 
+_decode_usage: Final = msgspec.json.Decoder(Usage).decode
 _LOWEST_ID: Final = UUID(int=0)
 _HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
 
@@ -91,6 +95,7 @@ class Runs:
                 row["ended_at"],
                 None if row["late_state"] is None else RunState(row["late_state"]).word,
                 row["late_at"],
+                _usage(row),
             )
             for row in rows
         ]
@@ -250,7 +255,13 @@ class Runs:
             note=row["note"],
             retry_of=row["retry_of"],
             backfill_id=row["backfill_id"],
+            usage=_usage(row),
         )
+
+
+def _usage(row: Record) -> Usage | None:
+    said = row.get("usage")
+    return None if said is None else _decode_usage(said)
 
 
 def _spread_start(row: Record) -> datetime | None:

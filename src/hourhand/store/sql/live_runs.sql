@@ -292,14 +292,14 @@ SELECT x.run_id FROM unnest(@run_ids) AS x(run_id) WHERE x.run_id NOT IN (SELECT
 WITH finished AS (
     DELETE FROM hourhand.live_runs r
      USING unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @started::timestamptz[],
-                  @ended::timestamptz[], @reasons::text[], @errors::text[], @results::jsonb[])
-           AS x(run_id, fence, state, started_at, ended_at, reason, error, result)
+                  @ended::timestamptz[], @reasons::text[], @errors::text[], @results::jsonb[], @usages::jsonb[])
+           AS x(run_id, fence, state, started_at, ended_at, reason, error, result, usage)
      WHERE r.run_id = x.run_id
        AND r.fence = x.fence              -- only the newest attempt may speak
        AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.job_id, r.scheduled_for, r.namespace_id, r.executor_id, r.version, r.cause, r.attempt,
               r.gate_ids, r.state AS was, x.state, coalesce(x.started_at, r.started_at) AS started_at, x.ended_at, x.reason, x.error,
-              x.result
+              x.result, x.usage
 ), freed AS (
     DELETE FROM hourhand.gate_slots s USING finished f
      WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
@@ -326,10 +326,10 @@ WITH finished AS (
     ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
-                           cause, attempt, reason, error, result)
+                           cause, attempt, reason, error, result, usage)
 SELECT run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version,
        CASE was WHEN 4 THEN 14 ELSE state END, cause, attempt,
-       CASE was WHEN 4 THEN 'cancelled' ELSE reason END, error, CASE was WHEN 4 THEN NULL ELSE result END
+       CASE was WHEN 4 THEN 'cancelled' ELSE reason END, error, CASE was WHEN 4 THEN NULL ELSE result END, usage
   FROM finished
 ON CONFLICT DO NOTHING                    -- one run that is final already must not hold up the others
 RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go,
@@ -377,11 +377,11 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
     UPDATE hourhand.live_runs w SET state = 0 WHERE w.run_id = ANY (ARRAY(SELECT run_id FROM next))
     RETURNING w.run_id
 ), kept AS (
-    INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error)
+    INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error, usage)
     SELECT r.run_id, r.attempt, x.state, r.executor_id, r.fence, coalesce(x.started_at, r.started_at), x.ended_at,
-           x.reason, x.error
+           x.reason, x.error, x.usage
       FROM unnest(@run_ids::uuid[], @states::smallint[], @started::timestamptz[], @ended::timestamptz[], @reasons::text[],
-                  @errors::text[]) AS x(run_id, state, started_at, ended_at, reason, error)
+                  @errors::text[], @usages::jsonb[]) AS x(run_id, state, started_at, ended_at, reason, error, usage)
       JOIN returned r USING (run_id)
     ON CONFLICT DO NOTHING
 )

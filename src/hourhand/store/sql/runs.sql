@@ -14,7 +14,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
-       q.note, q.retry_of, q.backfill_id
+       q.note, q.retry_of, q.backfill_id, r.usage
   FROM hourhand.runs r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -86,7 +86,8 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
  ORDER BY r.run_id DESC;
 
 -- name: list_attempts
-SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, a.ended_at, a.late_state, a.late_at
+SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, a.ended_at, a.late_state, a.late_at,
+       a.usage
   FROM hourhand.attempts a
   LEFT JOIN hourhand.nodes n ON n.node_id = a.executor_id
  WHERE a.run_id = @run_id

@@ -1,0 +1,29 @@
+"""What an attempt has taken of its executor, as far as the kernel could say."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    """By what an attempt was held to its limits, and measured. Part of the documented API."""
+
+    CGROUP2 = "cgroup2"
+    """Control groups, version 2: limits for all its processes together, and exact figures."""
+    CGROUP1 = "cgroup1"
+    """Control groups, version 1: the same."""
+    RLIMITS = "rlimits"
+    """Limits of single processes. Figures are of the first process and those that were waited for."""
+    NONE = "none"
+    """Containment is switched off: no limits. Figures as with `rlimits`."""
+
+
+# A struct, because it travels as JSON: into the journal, the database and the API.
+class Usage(msgspec.Struct, frozen=True):
+    level: Level
+    cpu_seconds: float
+    memory_bytes_peak: int
+    """At one moment, of all its processes together; without control groups, of the largest one."""
+    read_bytes: int
+    """From disks; what the kernel had in memory already does not count."""
+    written_bytes: int
