@@ -297,7 +297,7 @@ async def test_runs(api: httpx.AsyncClient, jobs: Any, runs: Any) -> None:
     [attempt] = one["attempts"]
     assert (attempt["attempt"], attempt["status"], attempt["reason"]) == (1, "failed", "exit_code")
     assert set(attempt) == {
-        "attempt", "status", "reason", "error", "executor", "started_at", "ended_at", "late", "fingerprint",
+        "attempt", "status", "reason", "error", "executor", "started_at", "ended_at", "late", "fingerprint", "usage",
     }  # fmt: skip
     assert (cancelled.status_code, cancelled.json()["status"]) == (202, "cancelling")
     assert (final.status_code, code_of(final)) == (409, "run-already-final")
