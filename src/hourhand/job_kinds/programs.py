@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
@@ -61,6 +61,8 @@ class Program:
     ok_exit_codes: Collection[int] = (0,)
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Written into the attempt's folder before the start, readable and executable by its user alone."""
+    prepare: Callable[[Path], None] | None = None
+    """Puts further things into the attempt's folder before the start, in a thread. An OSError is why nothing starts."""
 
 
 class ProgramRunner:
@@ -167,6 +169,8 @@ class _Attempt:
         name = f"{self._task.run_id}-{self._task.fence}"
         self._folder, start_in = self._folders.make(name, program.cwd)
         self._folders.add(self._folder, program.files)
+        if program.prepare is not None:
+            program.prepare(self._folder)
         if self._task.keep_outputs is not None:
             self._folders.make_inner(self._folder, OUTPUT_FOLDER)
         with _standard_input(program.stdin) as standard_input:
