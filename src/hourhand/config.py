@@ -119,6 +119,7 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "executor.stop_seconds": (0, _SECONDS_MOST),
     "kinds.worker_processes_warm": (0, _WHOLE_MOST),
     "kinds.grace_seconds": (0, _SECONDS_MOST),
+    "kinds.http_body_bytes_max": (1, 256 * 1024),
     "scheduler.keep_runs_days": (1, 36_500),
 }
 
@@ -148,7 +149,7 @@ def origins(config: Config) -> list[Setting]:
 def _shown(secret: Setting) -> str | None:
     if not secret.value:
         return None if secret.value is None else ""
-    return masked(secret.value) if secret.key.endswith("url") else "***"
+    return masked(secret.value) if secret.key.endswith(("url", "proxy")) else "***"
 
 
 def masked(url: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from hourhand.model.placement import LABEL_RULE, is_label
 
-SECRETS: Final = ("database.url", "database.listen_url", "blobs.secret_access_key")
+_DATABASES: Final = ("database.url", "database.listen_url")
+SECRETS: Final = (*_DATABASES, "blobs.secret_access_key", "kinds.http_proxy")
 _ORDERED: Final = (
     ("scheduler.tick_seconds", "below", "scheduler.horizon_seconds"),  # or runs are created late
     ("scheduler.tick_seconds_min", "at most", "scheduler.tick_seconds"),
@@ -32,6 +33,8 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
         yield ["api.host", "server.insecure_bind"], what
     if v["api.public_url"] is not None and not re.match(r"https?://[^/\s]", v["api.public_url"]):
         yield ["api.public_url"], f"api.public_url must begin with http:// or https://, not {v['api.public_url']!r}"
+    if v["kinds.http_proxy"] is not None and not re.match(r"http://[^/\s]", v["kinds.http_proxy"]):
+        yield ["kinds.http_proxy"], "kinds.http_proxy must be http://host:port, perhaps with user:password@ before it"
     for name in ("name", "api.host"):
         if not v[name].strip() or len(v[name]) > 200 or not v[name].isprintable():
             yield [name], f"{name} must be 1 to 200 printable characters"
@@ -58,7 +61,7 @@ def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], st
 
 
 def _broken_database_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
-    for name in ("database.url", "database.listen_url"):
+    for name in _DATABASES:
         if v[name] and not re.match(r"postgres(ql)?://", v[name]):
             yield [name], f"{name} must be postgresql://user:password@host:port/database"
     schema = v["database.schema"]

@@ -373,7 +373,7 @@ class ApiNode(Node):
 
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         store = self.store
-        kinds = kinds_for_checking(config.kinds.allow_private_targets)
+        kinds = kinds_for_checking(config.kinds)
         self.access = Access(store.tokens, store.names)
         submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
         operations = ApiOperations(

@@ -26,7 +26,7 @@ from hourhand.api.views import RunView
 from hourhand.cli.exits import ExitCode
 from hourhand.cli.job_fields import field_options
 from hourhand.cli.main import cli
-from hourhand.job_kinds import command_payload, http_payload, interpreters, script_payload
+from hourhand.job_kinds import command_payload, http_options, http_payload, interpreters, script_payload
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
 from hourhand.model.cron import MACROS
@@ -46,6 +46,7 @@ MANUAL: Final = [ROOT / "README.md", *DOCS]
 EVERY_PAGE: Final = sorted({*ROOT.glob("*.md"), *MANUAL})
 REFERENCE: Final = ROOT / "docs" / "reference"
 JOBS, API, CLI, CONTRACTS = (REFERENCE / f"{page}.md" for page in ("jobs", "api", "cli", "contracts"))
+HTTP_JOBS: Final = REFERENCE / "kinds" / "http.md"
 PYTHON_JOBS: Final = ROOT / "docs" / "guides" / "python-jobs.md"
 
 
@@ -107,6 +108,18 @@ def test_the_page_of_scripts_has_the_usual_languages_and_suffixes() -> None:
     told = {words(row[0])[0]: words(row[1]) for row in table(REFERENCE / "kinds" / "script.md", "languages")}
     by_suffix = script_payload.LANGUAGE_BY_SUFFIX.items()
     assert told == {word: [suffix for suffix, named in by_suffix if named == word] for word in interpreters.USUAL}
+
+
+@pytest.mark.parametrize(
+    ("title", "known"),
+    [
+        ("fields of tls", http_options.TLS_FIELDS),
+        ("fields of proxy", http_options.PROXY_FIELDS),
+        ("fields of oauth", http_options.OAUTH_FIELDS),
+    ],
+)
+def test_the_page_of_http_jobs_names_exactly_what_the_code_knows(title: str, known: tuple[str, ...]) -> None:
+    assert first_words(HTTP_JOBS, title) == list(known)
 
 
 def test_the_page_of_jobs_says_which_states_are_final() -> None:

@@ -41,6 +41,10 @@ STATUS: Final[Mapping[type[Exception], int]] = {
 STATUS_BY_CODE: Final[Mapping[str, int]] = {"version-mismatch": 412}
 """The one clash that HTTP has a status of its own for."""
 
+GRANTED_CODES: Final = frozenset({"shell-forbidden", "unverified-tls-forbidden", "proxy-forbidden"})
+"""Faults of fields that are right as such, but need a grant of the configuration. A request that has no others is
+forbidden, not wrong."""
+
 _TITLES: Final[Mapping[int, str]] = {
     400: "The request cannot be read",
     401: "Not logged in",
@@ -106,6 +110,8 @@ def problem_answer(error: Exception, request_id: str, method: str = "", path: st
         emit(Event.REQUEST_FAILED, request_id=request_id, method=method, path=path[:500], exc_info=error)
         return _document(500, "internal-error", _INTERNAL, request_id)
     status, headers = _status_of(error), _headers_of(error)
+    if isinstance(error, errors.InvalidFields) and _lacks_a_grant(error):
+        return _document(403, error.faults[0].code, str(error), request_id, faults=error.faults)
     if isinstance(error, refusals.NotReady):
         return _document(status, error.code, str(error), request_id, headers=headers, checks=error.checks)
     faults = error.faults if isinstance(error, errors.InvalidFields | errors.DuplicateJob) else ()
@@ -117,6 +123,10 @@ def _status_of(error: errors.HourhandError) -> int:
     if isinstance(error, errors.Conflict) and error.code in STATUS_BY_CODE:
         return STATUS_BY_CODE[error.code]
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def _lacks_a_grant(error: errors.InvalidFields) -> bool:
+    return GRANTED_CODES.issuperset(fault.code for fault in error.faults)
 
 
 def _headers_of(error: errors.HourhandError) -> list[Header]:

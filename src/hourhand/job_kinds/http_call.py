@@ -1,216 +1,209 @@
-"""Makes the calls of HTTP jobs: one session for all, every address checked before it is connected to.
-
-Names are resolved by our own resolver, all their addresses are judged, and the connection goes to one of
-exactly these. Each socket is judged once more by the address it is about to connect to, which covers
-addresses spelled out in the URL and any way around the resolver. Redirects are followed here, hop by hop,
-through the same checks.
-"""
+"""Makes the calls of HTTP jobs. Redirects are followed here, hop by hop, each through the checks of the first."""
 
 import asyncio
-import socket
-from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 import msgspec
-from aiohttp.abc import ResolveResult
-from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from hourhand.job_kinds.addresses import TargetBlocked, blocked_because, host_blocked_because
+from hourhand.job_kinds.addresses import TargetBlocked
 from hourhand.job_kinds.http import HttpSettings
-from hourhand.job_kinds.http_payload import EXPECT_DEFAULT, expects
+from hourhand.job_kinds.http_answers import outcome_of_answer, redirect_target
+from hourhand.job_kinds.http_network import Network, Road, Tls
+from hourhand.job_kinds.http_oauth import TokenRefused, Tokens
+from hourhand.job_kinds.http_options import CALLBACK, callback_seconds
+from hourhand.job_kinds.http_payload import EXPECT_DEFAULT, header_value_is_bad
+from hourhand.job_kinds.http_tls import BadCertificate, TlsContexts
+from hourhand.model.durations import parse_duration
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
-from hourhand.model.retry import http_tags
+from hourhand.model.secret_refs import filled, references
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
 REDIRECTS_MAX: Final = 5
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_WORTH_RETRYING: Final = frozenset({408, 425, 429})
-_RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
-_READ_BYTES: Final = 16 * 1024
-_SECRET_HEADERS: Final = frozenset({"authorization", "cookie"})
+_OURS_ALONE: Final = frozenset({"authorization", "cookie", "hourhand-callback-url", "hourhand-callback-token"})
 """Meant for one server; a redirect must not carry them to another."""
+
+
+class RedirectBlocked(Exception):
+    """A server sent us to where jobs may not go."""
 
 
 class TooManyRedirects(Exception):
     pass
 
 
+class BadSecret(Exception):
+    """A secret that the payload refers to is not there, or cannot stand where it should. The message names no value."""
+
+
+@dataclass(slots=True)
+class _Order:
+    """A call that is to be made."""
+
+    url: URL
+    method: str
+    headers: dict[str, str]
+    data: bytes | None
+    private: frozenset[str]
+    """Headers that only the first server may see, in small letters."""
+    road: Road
+    tls: Tls
+    idle_seconds: float
+
+
 class HttpCaller:
     def __init__(self, settings: HttpSettings) -> None:
         self._settings = settings
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                resolver=_CheckedResolver(settings.allow_private),
-                socket_factory=self._checked_socket,
-                use_dns_cache=False,
-                limit=0,  # the executor's slots are the limit
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_seconds_max),
-            cookie_jar=aiohttp.DummyCookieJar(),  # runs must not see each other's cookies
-            auto_decompress=False,  # a small answer could become a huge one
-            trust_env=False,
-        )
+        self._network = Network(settings)
+        self._contexts = TlsContexts(settings.ca_file)
+        self._tokens = Tokens(self._network)
+
+    async def open(self) -> None:
+        await self._contexts.open()
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._network.close()
 
     async def call(self, task: Task) -> Outcome:
         try:
-            return await self._call(task)
+            if task.payload.get("complete_by") == CALLBACK:
+                return await self._call_and_wait(task)
+            return await self._call_in_time(task, {})
         except TargetBlocked as error:
             return Failed(Reason.TARGET_BLOCKED, clipped(str(error)), retryable=False)
+        except RedirectBlocked as error:
+            return Failed(Reason.REDIRECT_BLOCKED, clipped(str(error)), retryable=False)
         except TooManyRedirects:
-            return Failed(Reason.HTTP_STATUS, f"more than {REDIRECTS_MAX} redirects", retryable=False)
-        except (aiohttp.InvalidURL, ValueError) as error:
-            return Failed(Reason.BAD_ARGUMENTS, clipped(f"cannot be called: {_said(error)}"), retryable=False)
+            return Failed(Reason.TOO_MANY_REDIRECTS, f"more than {REDIRECTS_MAX} redirects", retryable=False)
+        except TokenRefused as error:
+            return Failed(Reason.HTTP_STATUS, clipped(str(error)), retryable=error.retryable)
+        except (BadSecret, BadCertificate) as error:
+            return Failed(Reason.BAD_ARGUMENTS, clipped(str(error)), retryable=False)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if isinstance(error, aiohttp.InvalidURL):
+                return Failed(Reason.BAD_ARGUMENTS, clipped(f"cannot be called: {_said(error)}"), retryable=False)
             return Failed(Reason.CONNECTION, clipped(_said(error)))
+        except ValueError as error:  # after those, some of which are errors of values too
+            return Failed(Reason.BAD_ARGUMENTS, clipped(f"cannot be called: {_said(error)}"), retryable=False)
 
-    async def _call(self, task: Task) -> Outcome:
-        payload = task.payload
-        url, method, body = URL(payload["url"]), payload.get("method", "GET"), payload.get("body")
-        headers = _headers(task)
-        self._check(url)
-        for _ in range(REDIRECTS_MAX + 1):
-            data = _encoded(body)
-            async with self._session.request(
-                method, url, headers=headers, data=data, allow_redirects=False
-            ) as response:
-                target = _redirect_target(response) if payload.get("follow_redirects", False) else None
-                if target is None:
-                    return await self._outcome(response, payload.get("expect_status", EXPECT_DEFAULT))
-            self._check(target)
+    async def _call_and_wait(self, task: Task) -> Outcome:
+        """The call begins the work; whoever does it says later how it ended."""
+        if task.callback is None:
+            message = "this executor does not know where the API can be called back: an operator sets api.public_url"
+            return Failed(Reason.BAD_ARGUMENTS, message, retryable=False)
+        async with task.callback(callback_seconds(task.payload)) as pending:
+            headers = {"Hourhand-Callback-Url": pending.url, "Hourhand-Callback-Token": pending.token}
+            outcome = await self._call_in_time(task, headers)
+            return await pending.outcome() if isinstance(outcome, Succeeded) else outcome
+
+    async def _call_in_time(self, task: Task, more: Mapping[str, str]) -> Outcome:
+        limit = asyncio.timeout(self._settings.total_seconds_max)
+        try:
+            async with limit:
+                return await self._call(task, more)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Failed(Reason.TIMEOUT, f"the call took longer than {self._settings.total_seconds_max:g} seconds")
+
+    async def _call(self, task: Task, more: Mapping[str, str]) -> Outcome:
+        payload = _with_secrets(task)
+        order = await self._order(task, payload, more)
+        if "oauth" not in payload:
+            return await self._follow(order, payload)
+        asked = (task.namespace, payload["oauth"], order.road, order.tls, order.idle_seconds)
+        token = await self._tokens.token(*asked)
+        order.headers["Authorization"] = f"Bearer {token}"
+        outcome = await self._follow(order, payload)
+        if isinstance(outcome, Failed) and outcome.result is not None and outcome.result["status"] == 401:
+            # It may have been revoked before its time. A second refusal is meant for us.
+            token = await self._tokens.token(*asked, spent=token)
+            order.headers["Authorization"] = f"Bearer {token}"
+            outcome = await self._follow(order, payload)
+        return outcome
+
+    async def _order(self, task: Task, payload: Mapping[str, Any], more: Mapping[str, str]) -> _Order:
+        idle = self._settings.idle_seconds_max
+        if "idle_timeout" in payload:
+            idle = min(idle, parse_duration(payload["idle_timeout"]).total_seconds())
+        given = task.payload.get("headers", {})
+        return _Order(
+            URL(payload["url"]),
+            payload.get("method", "GET"),
+            {**_headers(task, payload), **more},
+            _encoded(payload.get("body")),
+            _OURS_ALONE.union(name.lower() for name, value in given.items() if not isinstance(value, str)),
+            self._network.road(payload),
+            await self._contexts.of(payload),
+            idle,
+        )
+
+    async def _follow(self, order: _Order, payload: Mapping[str, Any]) -> Outcome:
+        url, method, headers, data = order.url, order.method, order.headers, order.data
+        follows = payload.get("follow_redirects", False)
+        settings = self._settings
+        for hop in range(REDIRECTS_MAX + 1):
+            try:
+                request = await self._network.request(
+                    method, url, headers, data, order.road, order.tls, order.idle_seconds
+                )
+                async with request as response:
+                    target = redirect_target(response, url) if follows else None
+                    if target is None:
+                        expected = payload.get("expect_status", EXPECT_DEFAULT)
+                        return await outcome_of_answer(
+                            response, expected, settings.body_bytes_max, settings.body_seconds_max
+                        )
+            except TargetBlocked as error:
+                if hop:
+                    raise RedirectBlocked(f"redirected to {url.host}: {error}") from None
+                raise
             if response.status == 303 or (response.status in (301, 302) and method == "POST"):
-                method, body = "GET" if method != "HEAD" else method, None
+                method, data = "GET" if method != "HEAD" else method, None
                 headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
-            if target.origin() != url.origin():
-                headers = {name: value for name, value in headers.items() if name.lower() not in _SECRET_HEADERS}
+            if target.scheme not in ("http", "https") or target.origin() != url.origin():
+                headers = {name: value for name, value in headers.items() if name.lower() not in order.private}
             url = target
         raise TooManyRedirects
 
-    def _check(self, url: URL) -> None:
-        if url.scheme not in ("http", "https"):
-            raise TargetBlocked(str(url.scheme) + ":", "not a scheme that jobs may use")
-        host = url.raw_host or ""
-        why = host_blocked_because(host, self._settings.allow_private)
-        if why is not None:
-            raise TargetBlocked(host, why)
 
-    def _checked_socket(self, info: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, target = info
-        _judge(str(target[0]), str(target[0]), self._settings.allow_private)
-        return socket.socket(family, kind, protocol)
-
-    async def _outcome(self, response: aiohttp.ClientResponse, expected: Any) -> Outcome:
-        body, truncated = await self._body(response)
-        kept = {"content-type": value} if (value := response.headers.get("Content-Type")) else {}
-        result = {"status": response.status, "headers": kept, "body": body, "truncated": truncated}
-        if expects(response.status, expected):
-            return Succeeded(result)
-        return Failed(
-            Reason.HTTP_STATUS,
-            f"expected {' or '.join(map(str, expected))}, got {response.status}",
-            retryable=not 400 <= response.status < 500 or response.status in _WORTH_RETRYING,
-            retry_after_seconds=_retry_after(response.headers.get("Retry-After"), datetime.now(UTC)),
-            result=result,
-            tags=http_tags(response.status),
-        )
-
-    async def _body(self, response: aiohttp.ClientResponse) -> tuple[str, bool]:
-        """The beginning of the body as text, and whether there was more."""
-        limit = self._settings.body_bytes_max
-        data = bytearray()
-        truncated = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.body_seconds_max):
-                while len(data) <= limit and (piece := await response.content.read(_READ_BYTES)):
-                    data += piece
-                truncated = len(data) > limit
-        if truncated:
-            response.close()  # the rest is not worth reading to keep the connection
-        return _as_text(bytes(data[:limit]), response.charset), truncated
-
-
-class _CheckedResolver(ThreadedResolver):
-    def __init__(self, allow_private: bool) -> None:
-        super().__init__()
-        self._allow_private = allow_private
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """All addresses of a name. One that is blocked blocks the name: nobody has honest use for a mixture."""
-        found = await super().resolve(host, port, family)
-        for result in found:
-            _judge(host, result["host"], self._allow_private)
-        return found
-
-
-def _judge(host: str, address: str, allow_private: bool) -> None:
-    why = blocked_because(ip_address(address), allow_private)
-    if why is not None:
-        raise TargetBlocked(host, why)
-
-
-def _headers(task: Task) -> dict[str, str]:
+def _with_secrets(task: Task) -> Mapping[str, Any]:
+    """The payload with texts in the places of its references. For the call, and for nothing else."""
     payload = task.payload
+    missing = [name for _, name in references("http", payload) if name not in task.secrets]
+    if missing:
+        raise BadSecret(f"the secret {missing[0]!r} was not given to this attempt")
+    payload = filled(payload, task.secrets)
+    if task.secrets:
+        for name, value in payload.get("headers", {}).items():
+            if header_value_is_bad(value):
+                raise BadSecret(f"the secret in the header {name} has a line end or a control character")
+    return payload
+
+
+def _headers(task: Task, payload: Mapping[str, Any]) -> dict[str, str]:
     headers = {"User-Agent": "hourhand", "Accept-Encoding": "identity"}
     if "body" in payload:
-        headers["Content-Type"] = (
-            "text/plain; charset=utf-8" if isinstance(payload["body"], str) else "application/json"
-        )
-    given = payload.get("headers", {})
-    overridden = {name.lower() for name in given}
-    return {
-        **{name: value for name, value in headers.items() if name.lower() not in overridden},
-        **given,
-        "Idempotency-Key": str(task.run_id),
-        "Hourhand-Run-Id": str(task.run_id),
-        "Hourhand-Attempt": str(task.attempt),
-        "Hourhand-Fence-Token": str(task.fence),
-    }
+        is_text = isinstance(payload["body"], str)
+        headers["Content-Type"] = "text/plain; charset=utf-8" if is_text else "application/json"
+    given = payload.get("headers")
+    if given:
+        overridden = {name.lower() for name in given}
+        headers = {name: value for name, value in headers.items() if name.lower() not in overridden} | given
+    headers["Idempotency-Key"] = headers["Hourhand-Run-Id"] = str(task.run_id)
+    headers["Hourhand-Attempt"] = str(task.attempt)
+    headers["Hourhand-Fence-Token"] = str(task.fence)
+    return headers
 
 
 def _encoded(body: Any) -> bytes | None:
     if body is None:
         return None
     return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
-
-
-def _redirect_target(response: aiohttp.ClientResponse) -> URL | None:
-    location = response.headers.get("Location")
-    if response.status not in _REDIRECTS or location is None:
-        return None
-    return response.url.join(URL(location))
-
-
-def _as_text(data: bytes, charset: str | None) -> str:
-    try:
-        text = data.decode(charset or "utf-8", "replace")
-    except (LookupError, ValueError):  # the server names an encoding that does not exist, or is none for text
-        text = data.decode("utf-8", "replace")
-    return text.replace("\x00", "\N{SYMBOL FOR NULL}")
-
-
-def _retry_after(value: str | None, now: datetime) -> float | None:
-    """The header's delay: a number of seconds or a date (RFC 9110). Nonsense is the same as nothing."""
-    if value is None:
-        return None
-    if value.strip().isdecimal():
-        seconds = float(value)
-    else:
-        try:
-            moment = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
-    return min(max(seconds, 0.0), _RETRY_AFTER_SECONDS_MAX)
 
 
 def _said(error: BaseException) -> str:

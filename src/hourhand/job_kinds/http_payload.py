@@ -2,16 +2,41 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from hourhand.job_kinds.addresses import host_blocked_because
-from hourhand.job_kinds.payload_checks import is_integer, pointer_to, unknown_fields, wrong_type
+from hourhand.job_kinds.http_options import (
+    callback_faults,
+    duration_faults,
+    oauth_faults,
+    proxy_faults,
+    tls_faults,
+    verify_faults,
+)
+from hourhand.job_kinds.payload_checks import is_integer, pointer_to, text_faults, unknown_fields, wrong_type
 from hourhand.model.errors import Fault
 
-FIELDS: Final = ("url", "method", "headers", "body", "expect_status", "follow_redirects")
+FIELDS: Final = (
+    "url",
+    "method",
+    "headers",
+    "body",
+    "expect_status",
+    "follow_redirects",
+    "idle_timeout",
+    "tls",
+    "verify_tls",
+    "proxy",
+    "oauth",
+    "complete_by",
+    "callback_timeout",
+)
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 EXPECT_DEFAULT: Final = ("2xx",)
+HEADERS_MAX: Final = 100
+URL_CHARS_MAX: Final = 8000
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -24,9 +49,20 @@ _RESERVED: Final = frozenset(
 _RESERVED_BEGINNINGS: Final = ("hourhand-", "proxy-")
 
 
-def http_faults(payload: Mapping[str, Any], allow_private: bool) -> list[Fault]:
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the configuration grants to HTTP jobs."""
+
+    private: bool = False
+    """Loopback and private addresses."""
+    unverified_tls: bool = False
+    proxies: bool = False
+    """Proxies of their own choice."""
+
+
+def http_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
     faults = unknown_fields(payload, FIELDS)
-    faults += _url_faults(payload, allow_private)
+    faults += _target_faults(payload, allowed)
     method = payload.get("method", "GET")
     if method not in METHODS:
         faults.append(Fault("/method", "method-not-allowed", "is not a method that can be called", None, METHODS))
@@ -37,6 +73,8 @@ def http_faults(payload: Mapping[str, Any], allow_private: bool) -> list[Fault]:
     follow = payload.get("follow_redirects", False)
     if not isinstance(follow, bool):
         faults.append(wrong_type("/follow_redirects", "true or false", follow))
+    if len(payload) > 1:  # most say little more than where to call
+        faults += _option_faults(payload, allowed)
     return faults
 
 
@@ -44,31 +82,71 @@ def expects(status: int, expected: Any) -> bool:
     return status in expected or f"{status // 100}xx" in expected
 
 
-def _url_faults(payload: Mapping[str, Any], allow_private: bool) -> list[Fault]:
+def header_value_is_bad(value: str) -> bool:
+    """Whether it would end its line, and so could begin another header."""
+    return _BAD_IN_VALUE.search(value) is not None
+
+
+def _option_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
+    faults: list[Fault] = []
+    if "idle_timeout" in payload:
+        faults += duration_faults("/idle_timeout", payload["idle_timeout"], 86_400)
+    if "tls" in payload:
+        faults += tls_faults(payload["tls"])
+    if "verify_tls" in payload:
+        faults += verify_faults(payload, allowed.unverified_tls)
+    if "proxy" in payload:
+        faults += proxy_faults(payload["proxy"], allowed.proxies)
+        proxy = payload["proxy"]
+        url = proxy.get("url") if isinstance(proxy, Mapping) else proxy
+        if isinstance(url, str):
+            pointer = "/proxy/url" if isinstance(proxy, Mapping) else "/proxy"
+            faults += url_faults(pointer, url, allowed.private, ("http",))
+    if "oauth" in payload:
+        faults += oauth_faults(payload)
+        token_url = payload["oauth"].get("token_url") if isinstance(payload["oauth"], Mapping) else None
+        if isinstance(token_url, str):
+            faults += url_faults("/oauth/token_url", token_url, allowed.private)
+    if "complete_by" in payload or "callback_timeout" in payload:
+        faults += callback_faults(payload)
+    return faults
+
+
+def _target_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
     if "url" not in payload:
         return [Fault("/url", "url-required", "is required")]
     url = payload["url"]
-    if not isinstance(url, str):
-        return [wrong_type("/url", "a string", url)]
+    return url_faults("/url", url, allowed.private) if isinstance(url, str) else [wrong_type("/url", "a string", url)]
+
+
+def url_faults(
+    pointer: str, url: str, allow_private: bool, schemes: tuple[str, ...] = ("http", "https")
+) -> list[Fault]:
+    """What is wrong with an address that is to be called."""
+    if len(url) > URL_CHARS_MAX:
+        return [Fault(pointer, "invalid-url", f"has more than {URL_CHARS_MAX} characters")]
     if _BAD_IN_URL.search(url):
-        return [Fault("/url", "invalid-url", "must not contain spaces, backslashes or control characters")]
+        return [Fault(pointer, "invalid-url", "must not contain spaces, backslashes or control characters")]
     try:
-        parts = urlsplit(url)
+        parts: SplitResult = urlsplit(url)
         host = parts.hostname
         _ = parts.port
     except ValueError as error:
-        return [Fault("/url", "invalid-url", f"is not a URL: {error}")]
-    if parts.scheme not in ("http", "https"):
-        return [Fault("/url", "scheme-not-allowed", "must begin with http:// or https://", None, ("http", "https"))]
+        return [Fault(pointer, "invalid-url", f"is not a URL: {error}")]
+    if parts.scheme not in schemes:
+        wanted = " or ".join(f"{scheme}://" for scheme in schemes)
+        return [Fault(pointer, "scheme-not-allowed", f"must begin with {wanted}", None, schemes)]
     if not host:
-        return [Fault("/url", "invalid-url", "must name a host")]
+        return [Fault(pointer, "invalid-url", "must name a host")]
     why = host_blocked_because(host, allow_private)
-    return [Fault("/url", "target-blocked", f"{host} is {why}")] if why else []
+    return [Fault(pointer, "target-blocked", f"{host} is {why}")] if why else []
 
 
 def _header_faults(headers: Any) -> list[Fault]:
     if not isinstance(headers, Mapping):
         return [wrong_type("/headers", "an object of strings", headers)]
+    if len(headers) > HEADERS_MAX:
+        return [Fault("/headers", "out-of-range", f"at most {HEADERS_MAX} headers can be sent")]
     faults = []
     for name, value in headers.items():
         pointer = pointer_to("headers", name)
@@ -76,9 +154,9 @@ def _header_faults(headers: Any) -> list[Fault]:
             faults.append(Fault(pointer, "header-injection", f"{name!r} cannot be the name of a header"))
         elif name.lower() in _RESERVED or name.lower().startswith(_RESERVED_BEGINNINGS):
             faults.append(Fault(pointer, "header-reserved", f"{name} is set by Hourhand"))
-        if not isinstance(value, str):
-            faults.append(wrong_type(pointer, "a string", value))
-        elif _BAD_IN_VALUE.search(value):
+        faults += text_faults(pointer, value)
+        texts = [value.get("prefix"), value.get("suffix")] if isinstance(value, Mapping) else [value]
+        if any(isinstance(text, str) and header_value_is_bad(text) for text in texts):
             faults.append(Fault(pointer, "header-injection", "must not contain line ends or control characters"))
     return faults
 

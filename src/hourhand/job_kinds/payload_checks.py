@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from hourhand.model.errors import Fault
+from hourhand.model.secret_refs import reference_faults
 
 
 def unknown_fields(payload: Mapping[str, Any], fields: Collection[str]) -> list[Fault]:
@@ -13,6 +14,11 @@ def unknown_fields(payload: Mapping[str, Any], fields: Collection[str]) -> list[
 
 def wrong_type(pointer: str, wanted: str, value: Any) -> Fault:
     return Fault(pointer, "wrong-type", f"must be {wanted}, not {json_type(value)}")
+
+
+def text_faults(pointer: str, value: Any) -> list[Fault]:
+    """What is wrong with a value that must be a text, or refer to a secret."""
+    return [] if isinstance(value, str) else reference_faults(value, pointer)
 
 
 def nul_byte(pointer: str) -> Fault:

@@ -8,6 +8,7 @@ asked for; a package that is broken breaks its own kind and no other.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Final
 
 from hourhand.job_kinds.command import CommandKind
@@ -50,6 +51,23 @@ class KindSettings:
     programs. What is not on this machine, or not for the user of jobs, is not offered."""
     allow_private_targets: bool = False
     """Whether HTTP jobs may call loopback and private addresses; link-local ones are refused in any case."""
+    http_ca_file: Path | None = None
+    """Certificates (PEM) of a private CA that HTTP jobs believe beside those that the machine trusts."""
+    http_allow_unverified_tls: bool = False
+    """Whether HTTP jobs may say `verify_tls: false`: then anybody on the way can read and change their calls."""
+    http_proxy: str | None = field(default=None, repr=False)  # it may hold a password
+    """The proxy ("http://user:password@host:port") of all HTTP jobs; only this one may be at any address."""
+    http_proxy_resolves_names: bool = False
+    """True gives names to `http_proxy`, not the addresses they were checked by: then it alone keeps jobs from private
+    targets."""
+    http_allow_job_proxies: bool = False
+    """Whether HTTP jobs may name a proxy of their own; it is checked like any target."""
+    http_idle_seconds_max: float = 300.0
+    """How long a server may be silent before the call is given up; jobs may ask for less by `idle_timeout`."""
+    http_total_seconds_max: float = 3600.0
+    """How long one call may take with its redirects; each holds a place of its executor so long."""
+    http_body_bytes_max: int = 64 * 1024
+    """How much of an answer is read and kept as the result."""
 
 
 class Kinds(Mapping[str, JobKind]):
@@ -87,12 +105,12 @@ class Kinds(Mapping[str, JobKind]):
             raise BadConfiguration(faults)
 
 
-def kinds_for_checking(allow_private_targets: bool = True) -> Kinds:
+def kinds_for_checking(settings: KindSettings | None = None) -> Kinds:
     """For the API: checks payloads and names needs. No handler is imported and nothing is opened.
 
-    Whether private targets are refused already at submission is the API's choice; executors refuse them anyway.
+    What is granted to jobs is judged by the API's own settings first; executors judge it again by theirs.
     """
-    settings = KindSettings(allow_private_targets=allow_private_targets)
+    settings = settings or KindSettings(allow_private_targets=True)
     return Kinds(settings, builtin_kinds(settings, HandlerRegistry()))
 
 
@@ -119,9 +137,23 @@ def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str
         PythonKind(handlers, workers),
         CommandKind(programs),
         ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as)),
-        HttpKind(HttpSettings(settings.allow_private_targets)),
+        HttpKind(_http_settings(settings)),
     ]
     return {kind.name: kind for kind in kinds}
+
+
+def _http_settings(settings: KindSettings) -> HttpSettings:
+    return HttpSettings(
+        allow_private=settings.allow_private_targets,
+        idle_seconds_max=settings.http_idle_seconds_max,
+        total_seconds_max=settings.http_total_seconds_max,
+        body_bytes_max=settings.http_body_bytes_max,
+        ca_file=settings.http_ca_file,
+        allow_unverified_tls=settings.http_allow_unverified_tls,
+        proxy=settings.http_proxy,
+        proxy_resolves_names=settings.http_proxy_resolves_names,
+        allow_job_proxies=settings.http_allow_job_proxies,
+    )
 
 
 def _load(point: EntryPoint, settings: KindSettings) -> JobKind:

@@ -33,6 +33,10 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.BAD_ARGUMENTS: End("the payload does not fit the handler", "correct it: hourhand job update {job_id}"),
     Reason.UNKNOWN_HANDLER: End("the executor has no such handler", "start executors with the module that has it"),
     Reason.TARGET_BLOCKED: End("the address is one that jobs may not call", "see kinds.allow_private_targets"),
+    Reason.REDIRECT_BLOCKED: End(
+        "a server redirected it to an address that jobs may not call", "ask whoever serves the address"
+    ),
+    Reason.TOO_MANY_REDIRECTS: End("it was redirected again and again", "call the address where that ends"),
     Reason.RESULT_TOO_LARGE: End("the result is too large to be kept", "return a reference to it instead"),
     Reason.EXECUTOR_LOST: End("its executor stopped answering", _AGAIN),
     Reason.CLAIM_LOST: End("the answer to its claim was lost on the way", _AGAIN),

@@ -25,7 +25,7 @@ SECRET_FILES_FIELD: Final = "secret_files"  # noqa: S105 - the name of a field
 _FIELDS: Final = frozenset({"secret", "prefix", "suffix"})
 _TEXTS: Final = ("env", "headers", SECRET_FILES_FIELD)
 """Objects of texts: each value may be a reference."""
-_INNER: Final = (("oauth", "client_secret"), ("proxy", "password"))
+_INNER: Final = (("oauth", "client_secret"), ("proxy", "password"), ("tls", "key"))
 """Single texts inside an object."""
 _LISTS_ONLY: Final = frozenset({"python"})
 """Kinds whose payload is the user's own but for the list of names."""

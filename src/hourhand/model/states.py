@@ -103,6 +103,8 @@ class Reason(StrEnum):
     BAD_ARGUMENTS = "bad_arguments"
     UNKNOWN_HANDLER = "unknown_handler"
     TARGET_BLOCKED = "target_blocked"
+    REDIRECT_BLOCKED = "redirect_blocked"
+    TOO_MANY_REDIRECTS = "too_many_redirects"
     RESULT_TOO_LARGE = "result_too_large"
     EXECUTOR_LOST = "executor_lost"
     CLAIM_LOST = "claim_lost"

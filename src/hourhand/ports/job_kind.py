@@ -31,6 +31,18 @@ class LogSink(Protocol):
         """Takes one line (without its line end) of `stdout`, `stderr` or `log`. Never blocks, never raises."""
 
 
+class PendingCallback(Protocol):
+    """A promise of somebody outside to say how an attempt ended."""
+
+    url: str
+    """Where that is said."""
+    token: str
+    """What proves the right to say it, for this attempt only."""
+
+    async def outcome(self) -> Outcome:
+        """Returns when it was said, or when nobody may say it any more."""
+
+
 class Task(msgspec.Struct):
     """One attempt, as a kind sees it. Everything that a job may want to know of itself is here."""
 
@@ -64,6 +76,8 @@ class Task(msgspec.Struct):
     """Keeps the files in a folder as what the run has left; called once, before the folder goes."""
     usage: Usage | None = None
     """What the attempt took; set by kinds that know it, at the latest when `run` returns or raises."""
+    callback: Callable[[float], AbstractAsyncContextManager[PendingCallback]] | None = None
+    """Lets somebody outside say within so many seconds how the attempt ended. None where nobody could reach us."""
 
 
 class JobKind(Protocol):

@@ -199,6 +199,68 @@ async def test_an_answer_that_drips_is_cut_off_and_marked(open_kind, server, mak
     await asyncio.wait_for(server.hung_up.wait(), 10)
 
 
+async def test_a_server_that_falls_silent_is_not_waited_for(open_kind, server, make_task):
+    kind = await open_kind(idle_seconds_max=0.1)
+    outcome = await kind.run(make_task({"url": f"{server.url}/wait"}).task)
+    assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
+    assert "timeout" in outcome.error.lower()
+
+
+async def test_a_job_may_be_less_patient_than_its_executor(call):
+    outcome = await call("/wait", idle_timeout="100ms")
+    assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
+
+
+async def test_a_call_that_never_ends_is_ended(open_kind, server, make_task):
+    kind = await open_kind(total_seconds_max=0.1)
+    outcome = await kind.run(make_task({"url": f"{server.url}/wait"}).task)
+    assert (outcome.reason, outcome.error) == (Reason.TIMEOUT, "the call took longer than 0.1 seconds")
+    await asyncio.wait_for(server.hung_up.wait(), 10)
+
+
+async def test_secrets_are_sent_as_headers(kind, server, make_task):
+    task = make_task(
+        {
+            "url": f"{server.url}/ok",
+            "headers": {"Authorization": {"secret": "token", "prefix": "Bearer "}, "X-Key": {"secret": "key"}},
+        }
+    ).task
+    task.secrets = {"token": "abc", "key": "k1"}
+    await kind.run(task)
+    [(_, _, headers, _)] = server.calls
+    assert (headers["Authorization"], headers["X-Key"]) == ("Bearer abc", "k1")
+
+
+async def test_secrets_in_any_header_stay_with_the_first_server(kind, server, make_task):
+    other = Server()
+    await other.start()
+    url = f"{server.url}/redirect?to={other.url}/ok"
+    task = make_task(
+        {"url": url, "follow_redirects": True, "headers": {"X-Key": {"secret": "key"}, "X-Keep": "k"}}
+    ).task
+    task.secrets = {"key": "k1"}
+    await kind.run(task)
+    await other.stop()
+    [(_, _, headers, _)] = other.calls
+    assert "X-Key" not in headers
+    assert headers["X-Keep"] == "k"
+
+
+@pytest.mark.parametrize(
+    ("secrets", "said"), [({}, "was not given"), ({"key": "a\r\nX-Evil: 1"}, "has a line end or a control character")]
+)
+async def test_a_secret_that_is_missing_or_unfit_ends_the_attempt_without_being_told(
+    kind, server, make_task, secrets, said
+):
+    task = make_task({"url": f"{server.url}/ok", "headers": {"X-Key": {"secret": "key"}}}).task
+    task.secrets = secrets
+    outcome = await kind.run(task)
+    assert (outcome.reason, outcome.retryable) == (Reason.BAD_ARGUMENTS, False)
+    assert said in outcome.error
+    assert "Evil" not in outcome.error
+    assert server.calls == []
+
+
 async def test_bytes_that_are_no_text_are_replaced(call):
     assert (await call("/bytes")).result["body"] == "a␀\N{REPLACEMENT CHARACTER}"
     assert (await call("/bytes/latin-1")).result["body"] == "a␀ÿ"
@@ -241,7 +303,8 @@ async def test_redirects_are_followed_as_the_web_does(call, server, status, meth
 
 async def test_endless_redirects_end(call, server):
     outcome = await call("/loop", follow_redirects=True)
-    assert (outcome.error, outcome.retryable) == ("more than 5 redirects", False)
+    assert (outcome.reason, outcome.error) == (Reason.TOO_MANY_REDIRECTS, "more than 5 redirects")
+    assert not outcome.retryable
     assert len(server.calls) == 6
 
 
@@ -260,7 +323,7 @@ async def test_secrets_are_not_carried_to_another_server(call, server):
 )
 async def test_a_redirect_to_a_blocked_target_is_not_followed(call, to):
     outcome = await call(f"/redirect?to={to}", follow_redirects=True)
-    assert (outcome.reason, outcome.retryable) == (Reason.TARGET_BLOCKED, False)
+    assert (outcome.reason, outcome.retryable) == (Reason.REDIRECT_BLOCKED, False)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +368,7 @@ async def test_a_socket_is_judged_by_its_address_even_if_the_checks_before_it_we
 ):
     kind = await open_kind(allow_private=False)
     monkeypatch.setattr("hourhand.job_kinds.http.http_faults", lambda *_: [])
-    monkeypatch.setattr("hourhand.job_kinds.http_call.host_blocked_because", lambda *_: None)
+    monkeypatch.setattr("hourhand.job_kinds.http_network.host_blocked_because", lambda *_: None)
     outcome = await kind.run(make_task({"url": f"{server.url}/ok"}).task)
     assert outcome.reason is Reason.TARGET_BLOCKED
     assert server.calls == []

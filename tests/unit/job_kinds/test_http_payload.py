@@ -1,12 +1,12 @@
 import pytest
 
-from hourhand.job_kinds.http_payload import expects, http_faults
+from hourhand.job_kinds.http_payload import Allowed, expects, http_faults
 
 URL = "https://example.com/hook"
 
 
 def found(payload, allow_private=False):
-    return [(fault.pointer, fault.code) for fault in http_faults(payload, allow_private)]
+    return [(fault.pointer, fault.code) for fault in http_faults(payload, Allowed(private=allow_private))]
 
 
 def test_a_right_payload_has_no_faults():
@@ -83,7 +83,7 @@ def test_an_expected_status_is_a_status_or_a_class(status):
 
 
 def test_unknown_fields_come_with_a_suggestion():
-    [fault] = http_faults({"url": URL, "expected_status": [200]}, allow_private=False)
+    [fault] = http_faults({"url": URL, "expected_status": [200]}, Allowed())
     assert (fault.code, fault.hint) == ("unknown-field", "did you mean 'expect_status'?")
     assert found({"url": URL, "follow_redirects": "yes"}) == [("/follow_redirects", "wrong-type")]
 
@@ -92,3 +92,74 @@ def test_statuses_are_expected_by_number_or_class():
     assert expects(204, ["2xx"])
     assert expects(404, [200, 404])
     assert not expects(301, ["2xx", 302])
+
+
+PEM = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----"
+OAUTH = {"token_url": "https://login.example/token", "client_id": "me", "client_secret": {"secret": "s"}}
+
+
+def test_every_option_can_be_right():
+    payload = {
+        "url": URL,
+        "headers": {"Authorization": {"secret": "token", "prefix": "Bearer "}},
+        "tls": {"ca": PEM, "cert": PEM, "key": {"secret": "key"}},
+        "verify_tls": True,
+        "idle_timeout": "30s",
+        "complete_by": "callback",
+        "callback_timeout": "2h",
+    }
+    assert found(payload) == []
+    assert found({"url": URL, "oauth": {**OAUTH, "scope": "a b", "client_auth": "body"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "faults"),
+    [
+        ({"headers": {"A": {"secret": ""}}}, [("/headers/A/secret", "invalid-reference")]),
+        ({"headers": {"A": {"secret": 3}}}, [("/headers/A/secret", "invalid-reference")]),
+        ({"headers": {"A": {"secret": "s", "prefix": 4}}}, [("/headers/A/prefix", "invalid-reference")]),
+        ({"headers": {"A": {"secret": "s", "postfix": "x"}}}, [("/headers/A/postfix", "unknown-field")]),
+        ({"headers": {"A": {"secret": "s", "prefix": "x\r\nB: "}}}, [("/headers/A", "header-injection")]),
+        ({"headers": {f"A{number}": "x" for number in range(101)}}, [("/headers", "out-of-range")]),
+        ({"idle_timeout": 3}, [("/idle_timeout", "wrong-type")]),
+        ({"idle_timeout": "3"}, [("/idle_timeout", "invalid-duration")]),
+        ({"idle_timeout": "2d"}, [("/idle_timeout", "out-of-range")]),
+        ({"tls": "x"}, [("/tls", "wrong-type")]),
+        ({"tls": {"ca": "x", "CA": PEM}}, [("/tls/CA", "unknown-field"), ("/tls/ca", "invalid-pem")]),
+        ({"tls": {"cert": PEM}}, [("/tls/key", "required")]),
+        ({"tls": {"key": PEM}}, [("/tls/cert", "required")]),
+        ({"verify_tls": "no"}, [("/verify_tls", "wrong-type")]),
+        ({"verify_tls": False}, [("/verify_tls", "unverified-tls-forbidden")]),
+        ({"proxy": "http://proxy.example:3128"}, [("/proxy", "proxy-forbidden")]),
+        ({"proxy": 3}, [("/proxy", "wrong-type"), ("/proxy", "proxy-forbidden")]),
+        ({"oauth": "x"}, [("/oauth", "wrong-type")]),
+        ({"oauth": {}}, [(f"/oauth/{name}", "required") for name in ("token_url", "client_id", "client_secret")]),
+        ({"oauth": {**OAUTH, "token_url": "http://169.254.169.254/"}}, [("/oauth/token_url", "target-blocked")]),
+        ({"oauth": {**OAUTH, "token_url": "file:///etc/passwd"}}, [("/oauth/token_url", "scheme-not-allowed")]),
+        ({"oauth": {**OAUTH, "client_auth": "jwt"}}, [("/oauth/client_auth", "unknown-value")]),
+        ({"oauth": OAUTH, "headers": {"authorization": "x"}}, [("/oauth", "invalid-value")]),
+        ({"complete_by": "pigeon"}, [("/complete_by", "unknown-value")]),
+        ({"callback_timeout": "1h"}, [("/callback_timeout", "invalid-value")]),
+        ({"complete_by": "callback", "callback_timeout": "8d"}, [("/callback_timeout", "out-of-range")]),
+        ({"url": "http://a/" + "x" * 8000}, [("/url", "invalid-url")]),
+    ],
+)  # fmt: skip
+def test_every_fault_of_an_option_is_told_with_its_place(options, faults):
+    assert found({"url": URL, **options}) == faults
+
+
+def test_what_is_granted_is_not_refused_but_still_judged():
+    granted = Allowed(unverified_tls=True, proxies=True)
+
+    def found_with(payload):
+        return [(fault.pointer, fault.code) for fault in http_faults({"url": URL, **payload}, granted)]
+
+    assert found_with({"verify_tls": False}) == []
+    assert found_with({"verify_tls": False, "tls": {"ca": PEM}}) == [("/verify_tls", "invalid-value")]
+    assert (
+        found_with({"proxy": {"url": "http://proxy.example:3128", "username": "u", "password": {"secret": "p"}}}) == []
+    )
+    assert found_with({"proxy": "http://127.0.0.1:3128"}) == [("/proxy", "target-blocked")]
+    assert found_with({"proxy": {"url": "http://169.254.1.1:3128"}}) == [("/proxy/url", "target-blocked")]
+    assert found_with({"proxy": "socks5://proxy.example"}) == [("/proxy", "scheme-not-allowed")]
+    assert found_with({"proxy": {"username": 3}}) == [("/proxy/url", "required"), ("/proxy/username", "wrong-type")]

@@ -51,7 +51,7 @@ def test_checking_imports_nothing_slow():
 def test_the_api_may_refuse_private_targets_at_submission():
     payload = {"url": "http://10.0.0.1/"}
     assert kinds_for_checking()["http"].check(payload) == []
-    assert kinds_for_checking(allow_private_targets=False)["http"].check(payload) != []
+    assert kinds_for_checking(KindSettings())["http"].check(payload) != []
 
 
 def test_running_loads_handlers():
