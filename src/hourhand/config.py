@@ -104,6 +104,8 @@ _NOT_OURS: Final = re.compile(
     r"|HOURHAND(_\w+)?_SERVICE_(HOST|PORT)(_\w+)?|HOURHAND(_\w+)?_PORT_\d+_(TCP|UDP)(_\w+)?"
 )
 _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp)://\S+:\d+")
+_TABLES: Final = ("executor.resources",)
+"""Lists of texts like gpu=2 that a file may also write as a table: { gpu = 2 }."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 _WHOLE_MOST: Final = 2**31 - 1
@@ -333,7 +335,7 @@ def allowed(key: Key) -> str:
     elif get_origin(key.type) is Literal:
         words = f"one of {', '.join(get_args(key.type))}"
     elif get_origin(key.type) is tuple:
-        words = "a list of texts"
+        words = "a list of texts, or a table of amounts" if key.name in _TABLES else "a list of texts"
     elif get_origin(key.type) is Mapping:
         words = "a table that has a command (a list of texts, or one text) for each name"
     elif key.type is Path:
@@ -355,6 +357,8 @@ def _parse(key: Key, raw: Any, *, is_text: bool, folder: Path) -> Any:
     if kind in (int, float):
         return _parse_number(key, raw, is_text=is_text)
     if get_origin(kind) is tuple:
+        if isinstance(raw, dict) and key.name in _TABLES:
+            raw = [f"{name}={amount}" for name, amount in raw.items() if not isinstance(amount, dict | list)]
         parts = [part.strip() for part in raw.split(",")] if is_text else raw
         if isinstance(parts, list | tuple) and all(isinstance(part, str) for part in parts):
             return tuple(part for part in parts if part)

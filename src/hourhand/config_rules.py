@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourhand.model.placement import LABEL_RULE, is_label
+from hourhand.model.resources import AmountFault, parse_amount
 
 _DATABASES: Final = ("database.url", "database.listen_url")
 SECRETS: Final = (*_DATABASES, "blobs.secret_access_key", "kinds.http_proxy")
@@ -43,6 +44,20 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
     for label in v["executor.labels"]:
         if not is_label(label):
             yield ["executor.labels"], f"executor.labels: {label!r} is none; {LABEL_RULE}"
+    yield from _broken_resources(v["executor.resources"])
+
+
+def _broken_resources(said: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:
+    names: set[str] = set()
+    for text in said:
+        try:
+            name, _ = parse_amount(text)
+        except AmountFault as fault:
+            yield ["executor.resources"], f"executor.resources: {fault}"
+            continue
+        if name in names:
+            yield ["executor.resources"], f"executor.resources: {name} is said twice"
+        names.add(name)
 
 
 def _broken_time_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:

@@ -13,6 +13,7 @@ from hourhand.model.node import Orders
 from hourhand.model.node_state import NodeState
 from hourhand.model.placement import Placement
 from hourhand.model.policy import Policy, Rate
+from hourhand.model.resources import Resources
 from hourhand.model.snapshot import Snapshot
 from hourhand.model.states import JobState, RunState
 from hourhand.ports.operator_stores import LimitChange
@@ -88,6 +89,24 @@ async def test_labels_are_seen_with_who_has_them_and_who_else_wants_their_slots(
     assert snapshot.competition.ahead == 4, "the strong one takes plain runs too"
     assert explain(snapshot).summary == "waits for a free slot: the executor that offers it is full: 3 of 3 slots"
     assert (await look(store, await made(store, 5))).competition.ahead == 4, "one with labels competes with plain ones"
+
+
+async def test_what_is_in_use_is_seen_with_the_runs_of_the_namespace_that_have_it(store: Store) -> None:
+    executor_id = await store.nodes.register_node("executor", "e1", 60, FACTS)
+    await made(store, 1, name="hog")
+    [held] = await take(store, executor_id)
+    by = [[str(held.run_id), 3e9], [str(UUID(int=7)), 1e9], ["no uuid", 1], "nothing"]
+    facts = {**FACTS, "resources": {"memory": {"used": 4e9, "total": 5e9, "by": by}}}
+    await store.nodes.renew_node(executor_id, 60, facts)
+    run_id = await made(store, 2, policy=Policy(resources=Resources(memory=2 * 10**9)))
+
+    snapshot = await look(store, run_id)
+
+    assert snapshot.holders.keys() == {str(held.run_id)}
+    assert explain(snapshot).summary == (
+        f"waits for room: memory: 4 GB of 5 GB in use on e1 by run {held.run_id} (job hog, 3 GB) and others"
+    )
+    assert (await look(store, await made(store, 3))).holders == {}
 
 
 async def test_a_run_of_another_namespace_and_one_that_never_was_are_not_seen(store: Store) -> None:

@@ -1,7 +1,9 @@
 """Numbers of lanes and namespaces: asked for once, and again when the database may have become another."""
 
+import pytest
 from sample_jobs import NAMESPACE, planning
 
+from hourhand.model.errors import Conflict
 from hourhand.wiring import Store
 
 
@@ -33,3 +35,17 @@ async def test_a_lane_that_another_node_makes_at_the_same_moment_is_found(store:
         await other.then(store.names.lane_ids([key]))
         assert other.waiting is not None
     assert key in await other.waiting
+
+
+async def test_demands_beyond_a_bound_are_refused_and_known_ones_are_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourhand.store.names.LANES_MAX", 3)
+    keys = [(NAMESPACE, "default", f'command {{"memory":{place}000000}}', False) for place in range(1, 5)]
+    known = await store.names.lane_ids(keys[:3])
+    with pytest.raises(Conflict) as refused:
+        await store.names.lane_ids(keys[3:])
+    assert refused.value.code == "too-many-demands"
+    store.names.forget()
+    assert await store.names.lane_ids(keys[:3]) == known
+    assert len(await store.names.lane_ids([(NAMESPACE, "default", "python:another", False)])) == 4, "no demands at all"

@@ -125,13 +125,14 @@ class Executor:
         slots: int = 100,
         clock: DatabaseClock | None = None,
         labels: Sequence[str] = (),
+        things: Mapping[str, float] | None = None,
     ) -> None:
         self.store = store
         self.kind = FunctionKind(function)
         self.clock = clock or DatabaseClock()
         kinds = cast("Mapping[str, JobKind]", {"number": self.kind})
         offers = offers_of(kinds)
-        self.capacity = Capacity({SlotClass.INLINE: slots, SlotClass.PROCESS: 0})
+        self.capacity = Capacity({SlotClass.INLINE: slots, SlotClass.PROCESS: 0}, things)
         self.recorder = Recorder(store.live_runs, store.logs, self.clock, lambda: 0.5)
         self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, self.clock, 1000)
         self.membership = Membership(store.nodes, "executor", "executor", 60, self.clock, dict)

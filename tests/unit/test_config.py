@@ -269,6 +269,14 @@ def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_left_alon
         ("executor.queues", "[]"),
         ("executor.labels", '["gpu", "zone="]'),
         ("executor.labels", '"gpu"'),
+        ("executor.resources", '["gpu"]'),
+        ("executor.resources", '["memory=lots"]'),
+        ("executor.resources", '["gpu=1", "gpu=2"]'),
+        ("executor.resources", "{ gpu = -1 }"),
+        ("executor.resources", "{ slots = 2 }"),
+        ("executor.resources", "{ gpu = 1.5 }"),
+        ("executor.resources", "{ cpu = true }"),
+        ("executor.resources", "3"),
         ("api.token_cache_seconds", "6"),
         ("log.json", '"yes"'),
         ("log.level", '"loud"'),
@@ -291,6 +299,16 @@ def test_a_wrong_value_is_refused_where_it_stands(key: str, value: str) -> None:
     [fault] = faults_of(f"\n{key} = {value}\n")
     assert fault.startswith("hourhand.toml:2: ")
     assert key in fault
+
+
+def test_resources_are_a_table_or_a_list_and_in_variables_a_list() -> None:
+    as_table = load('[executor]\nresources = { gpu = 2, memory = "8GB", cpu = 1.5 }\n')
+    assert as_table.executor.resources == ("gpu=2", "memory=8GB", "cpu=1.5")
+    assert load('[executor]\nresources = ["gpu=2"]\n').executor.resources == ("gpu=2",)
+    assert load(None, {"HOURHAND_EXECUTOR_RESOURCES": "gpu=2, memory=8GB"}).executor.resources == (
+        "gpu=2",
+        "memory=8GB",
+    )
 
 
 def test_a_fault_says_what_is_allowed() -> None:

@@ -73,6 +73,7 @@ class JobView(msgspec.Struct, kw_only=True):
     on_disconnect: str
     pause_after_failures: int | None
     placement: PlacementRequest | None
+    resources: dict[str, Any] | None
     labels: dict[str, str]
     description: str
     owner: str

@@ -5,6 +5,7 @@ that exclude each other). Everything else is the server's to judge: it tells eve
 """
 
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -89,6 +90,11 @@ _OPTIONS: Final = (
     click.option("--on-disconnect", metavar="WORD", help="continue or kill: when its executor loses the database."),
     click.option("--pause-after-failures", metavar="N", help="So many failed runs in a row pause the job."),
     click.option("--on", "on_labels", metavar="LABEL", multiple=True, help="Only on executors with it: gpu, zone=eu."),
+    click.option("--cpu", metavar="CORES", help="Cores that an attempt takes: 0.5, 2."),
+    click.option("--memory", metavar="SIZE", help="Memory that an attempt takes: 512MB, 2GB, 1GiB."),
+    click.option("--pids", metavar="N", help="Processes and threads of an attempt at most."),
+    click.option("--slots", metavar="N", help="Places that an attempt takes; 1 by default."),
+    click.option("--resource", "things", metavar="NAME=N", multiple=True, help="Counted things it takes: gpu=1."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
     click.option("--description", metavar="TEXT"),
     click.option("--owner", metavar="NAME"),
@@ -150,6 +156,7 @@ def fields_of(ctx: click.Context, given: Mapping[str, Any], now: datetime) -> di
         "priority": _priority(given["priority"]),
         "labels": parse_labels(given["labels"]) or None,
         "placement": _placement(given),
+        "resources": _resources(given) or None,
         "retry": _retry(given) or None,
         "catchup": _catchup(given) or None,
         **{name: given[name] for name in _AS_THEY_ARE},
@@ -314,6 +321,28 @@ def _placement(given: Mapping[str, Any]) -> dict[str, Any] | None:
     if not given["on_labels"]:
         return None
     return {"labels": None if given["on_labels"] == (_NONE,) else list(given["on_labels"])}
+
+
+def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
+    """ "none" takes one away; everything else is the server's to judge."""
+    said = {name: given[name] for name in ("cpu", "memory", "pids", "slots") if given[name] is not None}
+    for pair in given["things"]:
+        name, equals, amount = pair.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{pair!r} has no '='; write NAME=N", param_hint="--resource")
+        said[name] = amount
+    return {name: None if text == _NONE else text if name == "memory" else _amount(text) for name, text in said.items()}
+
+
+def _amount(text: str) -> int | float | str:
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            number = float(text)
+        except ValueError:
+            return text
+        return number if math.isfinite(number) else text
 
 
 def _catchup(given: Mapping[str, Any]) -> dict[str, Any]:

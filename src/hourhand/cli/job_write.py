@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hourhand.client import Client, JobView
     from hourhand.client.views import CreatedJobView
 
-_PARTS = {"retry", "catchup", "placement"}
+_PARTS = {"retry", "catchup", "placement", "resources"}
 """Fields of which options change one part."""
 
 

@@ -47,6 +47,7 @@ def scheduler(**given: Any) -> None:
 @click.option("--import", "modules", multiple=True, metavar="MODULE", help="Module with @job handlers; repeatable.")
 @click.option("--queue", "queues", multiple=True, help="Queue to take runs from; repeatable, * for all.")
 @click.option("--label", "labels", multiple=True, help="What this executor has: gpu, zone=eu; repeatable.")
+@click.option("--resource", "resources", multiple=True, help="How much it has: gpu=2, memory=8GB; repeatable.")
 @click.option("--slots", type=int, help="Attempts at once inside the executor.")
 @click.option("--process-slots", type=int, help="Attempts at once as processes.")
 def executor(**given: Any) -> None:
@@ -55,6 +56,7 @@ def executor(**given: Any) -> None:
         "kinds.handler_modules": given.pop("modules") or None,
         "executor.queues": given.pop("queues") or None,
         "executor.labels": given.pop("labels") or None,
+        "executor.resources": given.pop("resources") or None,
         "executor.slots_inline": given.pop("slots"),
         "executor.slots_process": given.pop("process_slots"),
     }

@@ -25,7 +25,7 @@ from hourhand.client.views import (
     ShardView,
     UsageView,
 )
-from hourhand.model.resources import tell_size
+from hourhand.model.resources import tell_amount, tell_size
 
 
 def job_table(jobs: Sequence[JobView]) -> None:
@@ -99,6 +99,7 @@ def job_details(job: JobView) -> None:
             ("rate", job.rate_limit),
             ("auto-pause", job.pause_after_failures and f"after {job.pause_after_failures} failed runs in a row"),
             ("placement", job.placement and _placement_text(job.placement)),
+            ("resources", ", ".join(f"{name} {amount}" for name, amount in (job.resources or {}).items())),
             ("at most once", "yes" if job.at_most_once else None),
             ("on disconnect", None if job.on_disconnect == "continue" else job.on_disconnect),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
@@ -269,6 +270,7 @@ def node_details(node: NodeDetailView) -> None:
             ("state", node.state + (f" (told to {node.orders})" if node.orders != "work" else "")),
             ("slots", f"{node.slots_used} of {node.slots_total} used" if node.slots_total else None),
             ("labels", ", ".join(node.labels)),
+            ("resources", "\n".join(_used_of(name, amount) for name, amount in node.resources.items())),
             ("shards", node.shards or None),
             ("started", local_time(node.started_at)),
             ("ended", node.ended_at and local_time(node.ended_at)),
@@ -277,6 +279,11 @@ def node_details(node: NodeDetailView) -> None:
             ("facts", node.facts and json.dumps(node.facts, ensure_ascii=False, indent=2)),
         ]
     )
+
+
+def _used_of(name: str, amount: Mapping[str, float]) -> str:
+    used, total = (tell_amount(name, amount.get(part, 0)) for part in ("used", "total"))
+    return f"{name}: {used.removesuffix(f' {name}')} of {total.removesuffix(f' {name}')} taken"
 
 
 def owner_table(owners: Sequence[ShardOwnerView]) -> None:

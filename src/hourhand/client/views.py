@@ -106,6 +106,7 @@ class JobView(msgspec.Struct, kw_only=True):
     on_disconnect: str | None = None
     pause_after_failures: int | None = None
     placement: dict[str, Any] | None = None
+    resources: dict[str, Any] | None = None
     labels: dict[str, str] = {}
     description: str | None = None
     owner: str | None = None
@@ -324,6 +325,7 @@ class NodeDetailView(msgspec.Struct, kw_only=True):
     slots_used: int = 0
     slots_total: int = 0
     labels: list[str] = []
+    resources: dict[str, dict[str, float]] = {}
     shards: int = 0
     facts: dict[str, Any] = {}
 

@@ -239,7 +239,7 @@ class Attempts:
             self._recorder.forget(claim)
         else:
             self._recorder.ended(claim, running.started_at, ended_at, outcome, usage)
-        self._capacity.give_back(self._offers[claim.needs])
+        self._capacity.give_back(self._offers[claim.needs], claim.fence)
 
 
 def offers_of(kinds: Mapping[str, JobKind]) -> dict[str, SlotClass]:

@@ -18,6 +18,7 @@ from hourhand.executor.recorder import Recorder
 from hourhand.executor.self_fence import SelfFence
 from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.transactions import Transactions
+from hourhand.executor.weighing import things_of
 from hourhand.model.outcome import Cancelled
 from hourhand.ports.job_kind import JobKind, SlotClass
 from hourhand.ports.stores import CompletionStore, LiveRunStore, LogStore
@@ -67,7 +68,8 @@ class Executor:
         self._settings = settings
         offers = self._offers = offers_of(kinds)
         self._offered = _told(offers)
-        self.capacity = Capacity({SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process})
+        slots = {SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process}
+        self.capacity = Capacity(slots, things_of(settings))
         self.recorder = Recorder(stores.records, stores.logs, clock, chance, Keeper(journal))
         self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max)
         self.receiver = Receiver(
@@ -140,6 +142,7 @@ class Executor:
             "queues": list(self._settings.queues),
             "labels": list(self._settings.labels),
             "slots": self.capacity.facts(),
+            "resources": self.capacity.things(),
             "offers": self._offered,
             "late_outcomes": self.recorder.late_outcomes,
             "bench_witness": os.environ.get("HOURHAND_BENCH_WITNESS"),

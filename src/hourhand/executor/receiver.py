@@ -8,14 +8,15 @@ somebody says that there is work, or the poll interval is over: the last is the 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from hourhand.executor.capacity import Capacity
+from hourhand.executor.capacity import Capacity, Kept
 from hourhand.executor.settings import ExecutorSettings
+from hourhand.executor.weighing import WEIGHING_MAX, Keeping, apart
 from hourhand.executor.wishes import Sharing, by_urgency, in_turn
-from hourhand.model.demands import NO_DEMANDS
+from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.placement import missing_labels
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
@@ -68,6 +69,11 @@ class Receiver:
         self._crowded_until = 0.0
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
+        self._keeping = Keeping(
+            timedelta(seconds=settings.resource_wait_seconds), timedelta(seconds=settings.resource_hold_seconds)
+        )
+        self._weighing = False
+        """Whether runs of any lane take more than a place. While none does, nothing is done about it."""
         self.lanes: dict[int, Lane] = {}
         self.thorough = ThoroughLooks()
         self._heads: dict[tuple[int, int], Head] = {}
@@ -89,12 +95,18 @@ class Receiver:
             lane_id: lane
             for lane_id, lane in (await self._names.lanes()).items()
             if lane.needs in self._offers and not lane.held and (lane.queue in queues or "*" in queues)
-            # Labels are asked for last: hardly a lane demands any.
-            if lane.demands is NO_DEMANDS or not missing_labels(lane.demands.labels, self._settings.labels)
+            # What is demanded is asked for last: hardly a lane demands anything.
+            if lane.demands is NO_DEMANDS or self._can_carry(lane)
         }
+        self._weighing = any(lane.demands is not NO_DEMANDS and lane.demands.weighs for lane in self.lanes.values())
         if before != set(self.lanes):
             self._heads = {}  # the next look is at all of them
         return None
+
+    def _can_carry(self, lane: Lane) -> bool:
+        """Whether one of its runs would fit if nothing else ran here."""
+        is_there = not missing_labels(lane.demands.labels, self._settings.labels)
+        return is_there and self._capacity.could_carry(self._offers[lane.needs], lane.demands)
 
     async def claims_answered(self) -> None:
         """Returns when no claim is under way, and what they brought is started. For when nothing new is taken."""
@@ -109,10 +121,11 @@ class Receiver:
         due = [head for head in heads if self._is_due(head, now)]
         rests = [self._until_next(heads, now), self.thorough.seconds_left() or self._settings.poll_seconds]
         lanes = self.lanes  # as they were at the look: others are learnt while claims are under way
+        kept = await self._serve_oldest(due, lanes, now) if self._weighing else None
         for slot_class in SlotClass:
             of_class = [head for head in due if self._offers[lanes[head.lane_id].needs] is slot_class]
             if of_class:
-                rests.append(await self._claim(slot_class, by_urgency(of_class, lanes), lanes))
+                rests.append(await self._claim(slot_class, by_urgency(of_class, lanes), lanes, kept))
         rest = min(rests)
         return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
 
@@ -151,23 +164,50 @@ class Receiver:
         crowded = time.monotonic() < self._crowded_until
         return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
 
-    async def _claim(self, slot_class: SlotClass, heads: Sequence[Head], lanes: Mapping[int, Lane]) -> float:
-        """Claims; says how long nothing more is to be expected."""
-        limit = min(self._capacity.free(slot_class), self._settings.claim_max)
+    async def _serve_oldest(self, due: Sequence[Head], lanes: Mapping[int, Lane], now: datetime) -> Kept | None:
+        """Claims the run that has waited too long for room, before all others; what to keep, if it does not fit."""
+        head = self._keeping.choose(due, lanes, now)
+        if head is None:
+            return None
+        lane = lanes[head.lane_id]
+        slot_class = self._offers[lane.needs]
+        if not self._capacity.fitting(slot_class, lane.demands):
+            self._capacity.want(slot_class, lane.demands)
+            return Kept(slot_class, lane.demands)
+        wish = Wish(head, 2 * lane.namespace_id, 1)
+        await self._ask(slot_class, [wish], lane.careful, again=False, demands=lane.demands)
+        return None
+
+    async def _claim(
+        self, slot_class: SlotClass, heads: Sequence[Head], lanes: Mapping[int, Lane], kept: Kept | None = None
+    ) -> float:
+        """Claims; says how long nothing more is to be expected. `kept`: what nobody here may take."""
+        limit = min(
+            self._capacity.free(slot_class) - (kept.places(slot_class) if kept else 0), self._settings.claim_max
+        )
         if limit <= 0:
             self._capacity.want_more()
             return self._settings.poll_seconds
         sharing, begun = self._sharing[slot_class], self._clock.now()
         wishes = sharing.wishes(heads, lanes, limit, begun)
         got: Counter[int] = Counter()
-        put_aside = 0
+        put_aside = weighed = 0
         alone = len({wish.share for wish in wishes}) == 1
-        for part in in_turn(wishes, lanes):
-            careful = lanes[part[0].head.lane_id].careful
+        for part in self._parts(wishes, lanes):
+            lane = lanes[part[0].head.lane_id]
+            careful, weighs = lane.careful, self._weighing and lane.demands.weighs
             open_wishes = [Wish(wish.head, wish.share, wish.limit - got[wish.share]) for wish in part]
+            if weighs:
+                open_wishes = self._fitting(slot_class, open_wishes, lane.demands, kept)
             asked = [wish for wish in open_wishes if wish.limit > 0]
-            claimed = await self._ask(slot_class, asked, careful, alone and not careful)
-            got.update(claimed.shares)
+            if weighs and asked:
+                weighed += 1
+                if weighed > WEIGHING_MAX:  # each is a claim of its own: the others have their turn at the next look
+                    return 0.0
+            again = alone and not careful and not weighs and kept is None
+            claimed = await self._ask(slot_class, asked, careful, again, lane.demands if weighs else NO_DEMANDS)
+            for share, count in claimed.shares.items():
+                got[share] += count * lane.demands.slots if weighs else count
             put_aside += claimed.put_aside
         sharing.settle(got)
         if got.total() >= limit == self._settings.claim_max:
@@ -184,12 +224,35 @@ class Receiver:
             max(self._ahead().total_seconds() / LOOK_AGAIN_PART, LOOK_AGAIN_SECONDS) if in_time else LOOK_AGAIN_SECONDS
         )
 
-    async def _ask(self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool, again: bool) -> Claimed:
+    def _parts(self, wishes: Sequence[Wish], lanes: Mapping[int, Lane]) -> Iterator[list[Wish]]:
+        """What can be asked for at once, in turn."""
+        if not self._weighing:
+            return in_turn(wishes, lanes)
+        return (part for turn in in_turn(wishes, lanes) for part in apart(turn, lanes))
+
+    def _fitting(
+        self, slot_class: SlotClass, wishes: Sequence[Wish], demands: Demands, kept: Kept | None
+    ) -> list[Wish]:
+        """The one wish for runs that weigh, with as many as there is room for now."""
+        [wish] = wishes
+        count = min(wish.limit // demands.slots, self._capacity.fitting(slot_class, demands, kept))
+        if count <= 0:
+            self._capacity.want(slot_class, demands)
+        return [Wish(wish.head, wish.share, count)]
+
+    async def _ask(
+        self,
+        slot_class: SlotClass,
+        wishes: Sequence[Wish],
+        careful: bool,
+        again: bool,
+        demands: Demands = NO_DEMANDS,
+    ) -> Claimed:
         """Claims and starts what it can get, all of plain lanes or all of lanes with gates (`careful`). `again`: more
-        may be asked for at once when it gets all that it asks for."""
+        may be asked for at once when it gets all that it asks for. `demands`: of each, beyond a place."""
         shares: Counter[int] = Counter()
         put_aside = 0
-        claimed = await self._claim_once(slot_class, wishes, careful)
+        claimed = await self._claim_once(slot_class, wishes, careful, demands)
         for left in reversed(range(FOLLOWING_MAX + 1)):
             if claimed is None:
                 break
@@ -224,24 +287,36 @@ class Receiver:
                 self._answered()
             raise
 
-    async def _claim_once(self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool) -> Claimed | None:
+    async def _claim_once(
+        self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool, demands: Demands = NO_DEMANDS
+    ) -> Claimed | None:
         """What it gets has its places and is not started yet; then `_answered` must follow. None: nothing was asked."""
         node_id = self._executor_id()
         if not wishes or not self.claiming or not node_id:  # orders may have come since the look
             return None
         # Reserved before asking, given back for what did not come: two claims under way never overbook.
         places = sum({wish.share: wish.limit for wish in wishes}.values())
-        self._capacity.take(slot_class, places)
+        if demands is NO_DEMANDS:
+            self._capacity.take(slot_class, places)
+        else:
+            self._capacity.take_for(slot_class, demands, places)
         self.claims_begun += 1
         self._none_under_way.clear()
         claimed = None
         try:
             claimed = await self._ask_store(node_id, wishes, careful)
         finally:
-            for _ in range(places - (0 if claimed is None else len(claimed.claims))):
-                self._capacity.give_back(slot_class)
+            spare = places - (0 if claimed is None else len(claimed.claims))
+            if demands is NO_DEMANDS:
+                for _ in range(spare):
+                    self._capacity.give_back(slot_class)
+            else:
+                self._capacity.untake(slot_class, demands, spare)
             if claimed is None:
                 self._answered()
+        if demands is not NO_DEMANDS:
+            for claim in claimed.claims:
+                self._capacity.hold(claim.fence, claim.run_id, demands)
         if node_id != self._executor_id():  # held for dead meanwhile: others return these runs
             self._give_back(slot_class, claimed)
             return Claimed([])
@@ -254,8 +329,8 @@ class Receiver:
             self._none_under_way.set()
 
     def _give_back(self, slot_class: SlotClass, claimed: Claimed | None) -> None:
-        for _ in claimed.claims if claimed else ():
-            self._capacity.give_back(slot_class)
+        for claim in claimed.claims if claimed else ():
+            self._capacity.give_back(slot_class, claim.fence)
 
     async def _ask_store(self, node_id: int, wishes: Sequence[Wish], careful: bool) -> Claimed:
         now = self._clock.now()

@@ -10,6 +10,13 @@ class ExecutorSettings:
     """The queues this executor takes runs from. `*` means every queue."""
     labels: tuple[str, ...] = ()
     """What this executor has: `gpu`, `zone=eu`. Jobs may ask for an executor with certain labels."""
+    resources: tuple[str, ...] = ()
+    """What this executor has for jobs that declare what they take: `gpu=2`, `license=5`, `cpu=4`, `memory=8GB`. Cores
+    are else those of the machine, memory 80 % of it: set both where several executors share one."""
+    resource_wait_seconds: float = 30.0
+    """A run that has waited so long for room is served first, and room is kept for it: small runs cannot starve it."""
+    resource_hold_seconds: float = 600.0
+    """How long room is kept for a run that still does not fit; then the others have their turn for as long."""
     slots_inline: int = 8000
     """Attempts that may run at once inside the executor: async Python handlers and HTTP calls."""
     slots_process: int = 32

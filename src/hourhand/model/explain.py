@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hourhand.model.ends import end_of
-from hourhand.model.explain_executors import look_at_executors, look_at_labels, look_at_slots
+from hourhand.model.explain_executors import look_at_executors, look_at_labels, look_at_resources, look_at_slots
 from hourhand.model.findings import (
     Explanation,
     Finding,
@@ -199,6 +199,7 @@ _LOOKS: Final[Sequence[Callable[[Snapshot], list[Finding]]]] = (
     _look_at_queue,
     look_at_executors,
     look_at_labels,
+    look_at_resources,
     look_at_slots,
     _look_at_rates,
     _look_at_limits,

@@ -2,11 +2,16 @@
 
 import difflib
 from collections.abc import Sequence
+from typing import Final
 
 from hourhand.model.findings import Finding, GateName, counted, held, opened, tell_span
 from hourhand.model.node_state import NodeState
 from hourhand.model.placement import missing_labels, nearest_labels, tell_labels
+from hourhand.model.resources import SLOTS, tell_amount
+from hourhand.model.room import tell_too_large
 from hourhand.model.snapshot import Executor, Snapshot
+
+_TOLD_MAX: Final = 3
 
 
 def look_at_executors(s: Snapshot) -> list[Finding]:
@@ -84,8 +89,49 @@ def _label_hint(s: Snapshot, offering: Sequence[Executor]) -> str:
     return (f"; {best.name} lacks {', '.join(lacking)}" if len(lacking) < len(labels) else "") + nearest
 
 
+def look_at_resources(s: Snapshot) -> list[Finding]:
+    """Among those that may take it: who is large enough, and who has room now."""
+    able = [executor for executor in s.executors if executor.fits(s)]
+    if not s.demands.weighs or not able:
+        return []
+    too_large = tell_too_large(s.needs, s.demands, [executor.facts for executor in able])
+    if too_large:
+        advice = "declare less, or start an executor that has it: hourhand executor --resource NAME=AMOUNT"
+        return [held(GateName.RESOURCE, too_large, too_large, advice=advice)]
+    large = [executor for executor in able if executor.is_large_enough(s)]
+    amounts = [*s.demands.counted.items(), *([(SLOTS, s.demands.slots)] if s.demands.slots > 1 else [])]
+    asked = f"takes {', '.join(tell_amount(name, amount) for name, amount in amounts)}"
+    roomy = [executor for executor in large if not executor.facts.lacking_now(s.needs, s.demands)]
+    if roomy:
+        have = f"{roomy[0].name} has" if len(roomy) == 1 else f"{counted(roomy, 'executor')} have"
+        return [opened(GateName.RESOURCE, f"{asked}: {have} room for it")]
+    told = [
+        _in_use(s, executor, name)
+        for executor in large[:_TOLD_MAX]
+        for name in executor.facts.lacking_now(s.needs, s.demands)
+    ]
+    more = f"; and {len(large) - _TOLD_MAX} executors more" if len(large) > _TOLD_MAX else ""
+    detail = f"{asked}: {'; '.join(told)}{more}"
+    return [held(GateName.RESOURCE, detail, f"waits for room: {told[0]}")]
+
+
+def _in_use(s: Snapshot, executor: Executor, name: str) -> str:
+    if name == SLOTS:
+        slots = executor.facts.slots_for(s.needs)
+        return f"slots: {slots.used} of {slots.total} in use on {executor.name}"
+    amount = executor.facts.resources[name]
+    named = [
+        f"run {run_id} (job {s.holders[run_id].job_name}, {tell_amount(name, part)})"
+        for run_id, part in amount.by
+        if run_id in s.holders
+    ]
+    by = f" by {', '.join(named)}{' and others' if len(named) < len(amount.by) else ''}" if named else ""
+    used, total = tell_amount(name, amount.used), tell_amount(name, amount.total)
+    return f"{name}: {used} of {total} in use on {executor.name}{by}"
+
+
 def look_at_slots(s: Snapshot) -> list[Finding]:
-    offering = [executor for executor in s.executors if executor.fits(s)]
+    offering = [executor for executor in s.executors if executor.fits(s) and executor.is_large_enough(s)]
     if not offering:
         return []
     working = [executor for executor in offering if executor.state is NodeState.WORKING]

@@ -23,6 +23,7 @@ class GateName(StrEnum):
     QUEUE = "queue"
     EXECUTOR = "executor"
     LABEL = "label"
+    RESOURCE = "resource"
     SLOT = "slot"
     RATE = "rate"
     LIMIT = "limit"

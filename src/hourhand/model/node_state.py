@@ -6,8 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from hourhand.model.demands import Demands, short_of
 from hourhand.model.node import Orders
 from hourhand.model.placement import missing_labels
+from hourhand.model.resources import SLOTS
 
 
 class NodeState(StrEnum):
@@ -37,6 +39,16 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """What an executor has of something that is counted."""
+
+    used: float = 0.0
+    total: float = 0.0
+    by: Sequence[tuple[str, float]] = ()
+    """Runs that hold the most of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What a node says of itself with each heartbeat. Nodes of other versions may say less, or more."""
 
@@ -46,6 +58,7 @@ class NodeFacts:
     slots: Mapping[str, Slots] = field(default_factory=dict)
     """By room."""
     labels: Sequence[str] = ()
+    resources: Mapping[str, Amount] = field(default_factory=dict)
     lease_seconds: float | None = None
     obeys: Orders = Orders.WORK
     """The orders it had heard of by then."""
@@ -68,6 +81,18 @@ class NodeFacts:
         """Whether runs of this sort are for it, whether or not there is room now."""
         return self.serves(queue) and need in self.offers and not missing_labels(labels, self.labels)
 
+    def too_small_for(self, need: str, demands: Demands) -> list[str]:
+        """What it never has enough of, whatever else runs; "slots" among it."""
+        short = list(short_of(demands, {name: amount.total for name, amount in self.resources.items()}))
+        return [*short, SLOTS] if demands.slots > max(self.slots_for(need).total, 1) else short
+
+    def lacking_now(self, need: str, demands: Demands) -> list[str]:
+        """What there was not enough of when it last spoke."""
+        free = {name: amount.total - amount.used for name, amount in self.resources.items()}
+        slots = self.slots_for(need)
+        short = list(short_of(demands, free))
+        return [*short, SLOTS] if demands.slots > 1 and demands.slots > slots.total - slots.used else short
+
 
 def read_facts(facts: Mapping[str, Any]) -> NodeFacts:
     """Whatever is missing or of another shape is as if not said."""
@@ -78,6 +103,7 @@ def read_facts(facts: Mapping[str, Any]) -> NodeFacts:
             room: Slots(_number(said, "used"), _number(said, "slots")) for room, said in _members(facts.get("slots"))
         },
         labels=tuple(_words(facts.get("labels"))),
+        resources={name: _amount(said) for name, said in _members(facts.get("resources"))},
         lease_seconds=facts["lease_seconds"] if isinstance(facts.get("lease_seconds"), int | float) else None,
         obeys=Orders(facts["orders"]) if facts.get("orders") in list(Orders) else Orders.WORK,
         late_loops=tuple(_words(facts.get("late_loops"))),
@@ -101,6 +127,16 @@ def node_state(
             return NodeState.WORKING
 
 
+def _amount(said: Any) -> Amount:
+    by = said.get("by") if isinstance(said, Mapping) else None
+    pairs = [pair for pair in by if isinstance(pair, list | tuple) and len(pair) == 2] if isinstance(by, list) else []
+    return Amount(
+        _float(said, "used"),
+        _float(said, "total"),
+        tuple((run, float(held)) for run, held in pairs if isinstance(run, str) and isinstance(held, int | float)),
+    )
+
+
 def _offers(said: Any) -> dict[str, str]:
     if isinstance(said, list | tuple):  # without the rooms
         return dict.fromkeys(_words(said), "")
@@ -118,3 +154,8 @@ def _words(value: Any) -> list[str]:
 def _number(said: Any, name: str) -> int:
     value = said.get(name) if isinstance(said, Mapping) else None
     return value if isinstance(value, int) else 0
+
+
+def _float(said: Any, name: str) -> float:
+    value = said.get(name) if isinstance(said, Mapping) else None
+    return float(value) if isinstance(value, int | float) else 0.0

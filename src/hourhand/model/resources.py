@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+CPU_MIN: Final = 0.01
 CPU_MAX: Final = 4096.0
 MEMORY_MIN: Final = 1_000_000
 MEMORY_MAX: Final = 2**50
@@ -18,9 +19,15 @@ CUSTOM_MAX: Final = 16
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
-BUILT_IN: Final = (CPU, MEMORY, "pids", "slots")
+SLOTS: Final = "slots"
+BUILT_IN: Final = (CPU, MEMORY, "pids", SLOTS)
 """Names that mean something of their own: nobody's counted things are called so."""
 
+NAME_RULE: Final = (
+    "a counted thing has a name like gpu or license: 1 to 40 small letters, digits, dots, dashes or underscores, "
+    "beginning with a letter"
+)
+_NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,39}")
 _SIZE: Final = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([a-zA-Z]{0,3})\s*")
 _UNITS: Final[Mapping[str, int]] = {
     "TiB": 2**40, "TB": 10**12, "GiB": 2**30, "GB": 10**9, "MiB": 2**20, "MB": 10**6, "KiB": 2**10, "kB": 10**3, "B": 1,
@@ -43,15 +50,14 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     custom: Mapping[str, int] = {}
     """Counted things that executors have by their configuration: {"gpu": 1}."""
 
-    @property
-    def counted(self) -> dict[str, float]:
-        """What is taken from what an executor has, by name."""
-        said = ((CPU, self.cpu), (MEMORY, self.memory), *sorted(self.custom.items()))
-        return {name: amount for name, amount in said if amount}
-
 
 class SizeFault(ValueError):
     pass
+
+
+def is_thing(name: str) -> bool:
+    """Whether something counted may be called so."""
+    return _NAME.fullmatch(name) is not None and name not in BUILT_IN
 
 
 def parse_size(text: str) -> int:
@@ -61,6 +67,25 @@ def parse_size(text: str) -> int:
     if match is None or factor is None:
         raise SizeFault("a size is written like 512MB, 2GB or 1GiB, or as a number of bytes")
     return round(float(match[1]) * factor) if "." in match[1] else int(match[1]) * factor
+
+
+class AmountFault(ValueError):
+    pass
+
+
+def parse_amount(text: str) -> tuple[str, float]:
+    """What an executor has of one thing: "gpu=2", "cpu=3.5", "memory=8GB". Raises AmountFault with a sentence."""
+    name, _, said = (part.strip() for part in text.partition("="))
+    if not is_thing(name) and name not in (CPU, MEMORY):
+        raise AmountFault(f"{text!r} is written like gpu=2, cpu=4 or memory=8GB; {NAME_RULE}")
+    try:
+        amount = parse_size(said) if name == MEMORY else float(said) if name == CPU else int(said)
+    except ValueError as fault:
+        why = str(fault) if isinstance(fault, SizeFault) else "a whole number of it" if name != CPU else "a number"
+        raise AmountFault(f"{text!r}: after = follows {why}") from None
+    if not 0 <= amount <= (MEMORY_MAX if name == MEMORY else CPU_MAX if name == CPU else COUNT_MAX):
+        raise AmountFault(f"{text!r}: so much of {name} there cannot be")
+    return name, float(amount)
 
 
 def format_size(size: int) -> str:
@@ -84,10 +109,3 @@ def tell_amount(name: str, amount: float) -> str:
     if name == MEMORY:
         return tell_size(amount)
     return f"{math.floor(amount * 100 + 1e-6) / 100:g} {name}"
-
-
-def lacking(wanted: Resources, free: Mapping[str, float]) -> Iterator[str]:
-    """The names of what there is not enough of."""
-    for name, amount in wanted.counted.items():
-        if amount > free.get(name, 0) + 1e-9:
-            yield name

@@ -3,8 +3,8 @@
 Whatever is in it may be told to whoever asks: the store leaves out what belongs to other namespaces.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -39,6 +39,9 @@ class Executor:
 
     def has_labels(self, s: "Snapshot") -> bool:
         return not missing_labels(s.demands.labels, self.facts.labels)
+
+    def is_large_enough(self, s: "Snapshot") -> bool:
+        return not s.demands.weighs or not self.facts.too_small_for(s.needs, s.demands)
 
     def fits(self, s: "Snapshot") -> bool:
         """Whether it is one that may take the run, whether or not it can now."""
@@ -139,4 +142,6 @@ class Snapshot:
     """Earliest first."""
     executors: Sequence[Executor] = ()
     """Everyone who is present."""
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """Runs of this namespace that hold the most of what it takes, by their ids."""
     competition: Competition = ALONE

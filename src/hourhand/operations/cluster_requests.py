@@ -9,6 +9,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 
+class UsedOf(msgspec.Struct, frozen=True):
+    used: float
+    total: float
+
+
 class NodeDetail(msgspec.Struct, frozen=True, kw_only=True):
     node_id: int
     role: str
@@ -27,6 +32,8 @@ class NodeDetail(msgspec.Struct, frozen=True, kw_only=True):
     slots_total: int
     labels: list[str]
     """What an executor has, by its configuration."""
+    resources: dict[str, UsedOf]
+    """How much it has of what runs may declare, and how much of it was taken at its last heartbeat."""
     shards: int
     facts: dict[str, Any]
     """What it says of itself. Empty for callers that are bound to one namespace."""

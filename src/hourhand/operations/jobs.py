@@ -12,6 +12,7 @@ import msgspec
 
 from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import CatchUp, plan
+from hourhand.model.demands import NO_DEMANDS, demands_of
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
 from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id
@@ -144,7 +145,7 @@ class JobOperations:
         )  # fmt: skip
         if request.calendars:
             [job] = await self._around_calendars(caller, [job])
-        return Submitted(job if request.placement is None else await self._with_warnings(job))
+        return Submitted(job if demands_of(new.definition.policy) is NO_DEMANDS else await self._with_warnings(job))
 
     async def create_many(
         self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
@@ -211,7 +212,7 @@ class JobOperations:
             raise NotFound("job", job_id)
         if job.definition.timing.calendars:
             [job] = await self._around_calendars(caller, [job])
-        return job if job.definition.policy.placement is None else await self._with_warnings(job)
+        return job if demands_of(job.definition.policy) is NO_DEMANDS else await self._with_warnings(job)
 
     async def _with_warnings(self, job: Job) -> Job:
         nodes = [] if self._nodes is None else await self._nodes.present_nodes()

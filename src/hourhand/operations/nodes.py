@@ -10,7 +10,7 @@ from hourhand.model.errors import Conflict, Forbidden, NotFound
 from hourhand.model.node import Orders
 from hourhand.model.node_state import node_state, read_facts
 from hourhand.model.shards import ranges_of
-from hourhand.operations.cluster_requests import NodeDetail, Shard, ShardOwner, ShardStatus
+from hourhand.operations.cluster_requests import NodeDetail, Shard, ShardOwner, ShardStatus, UsedOf
 from hourhand.operations.requests import Caller
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.operator_stores import ClusterStore, NodeInFull, ShardRow
@@ -97,6 +97,7 @@ def _detail(row: NodeInFull, caller: Caller) -> NodeDetail:
         slots_used=slots.used if present else 0,
         slots_total=slots.total if present else 0,
         labels=list(facts.labels),
+        resources={name: UsedOf(amount.used, amount.total) for name, amount in facts.resources.items()},
         shards=row.shards,
         facts=dict(row.facts) if caller.cluster_wide else {},
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from hourhand.model.demands import demands_of
+from hourhand.model.demands import NO_DEMANDS, demands_of
 from hourhand.model.errors import Fault
 from hourhand.model.job import JobDefinition
 from hourhand.model.node_state import read_facts
 from hourhand.model.placement import LABEL_RULE, LABELS_MAX, Placement, is_label, sorted_labels, tell_labels
+from hourhand.model.room import tell_too_large
 from hourhand.operations.requests import PlacementRequest
 from hourhand.ports.stores import NodeRow
 
@@ -37,11 +38,16 @@ def _labels(given: Sequence[str], refuse: Refuse) -> tuple[str, ...]:
 
 def placement_warnings(definition: JobDefinition, nodes: Sequence[NodeRow]) -> list[str]:
     """What a person should know who places a job, given who is there. Sentences that begin with a stable word."""
-    labels = demands_of(definition.policy).labels
-    if not labels:
+    demands = demands_of(definition.policy)
+    if demands == NO_DEMANDS:
         return []
     facts = [read_facts(node.facts) for node in nodes if node.role == "executor"]
-    if any(each.may_take(definition.queue, definition.needs, labels) for each in facts):
+    labels = demands.labels
+    able = [each for each in facts if each.may_take(definition.queue, definition.needs, labels)]
+    if able:
+        why = tell_too_large(definition.needs, demands, able)
+        return [f"no-matching-executor: {why}; its runs wait for a larger one"] if why else []
+    if not labels:
         return []
     where = f"no live executor of queue {definition.queue} with {definition.needs} has {tell_labels(labels)}"
     return [f"no-matching-executor: {where}; its runs wait for one"]

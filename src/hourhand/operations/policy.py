@@ -23,6 +23,7 @@ from hourhand.model.policy import (
 )
 from hourhand.operations.placement import define_placement, placement_request
 from hourhand.operations.requests import JobRequest
+from hourhand.operations.resources import define_resources, resources_words
 
 LIMIT_MAX: Final = 100_000
 FAILURES_MAX: Final = 1000
@@ -30,6 +31,7 @@ _WAIT_MAX: Final = timedelta(days=366)
 _WORDS: Final = (
     "overlap", "overlap_max", "on_next_due", "max_concurrency", "concurrency_key", "concurrency_limit", "rate_limit",
     "queue_timeout", "deadline", "at_most_once", "on_disconnect", "pause_after_failures", "placement",
+    "resources",
 )  # fmt: skip
 _DISCONNECT: Final = {"continue": False, "kill": True}
 Refuse = Callable[[Fault], None]
@@ -62,6 +64,7 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
         kill_on_disconnect=_kill_on_disconnect(request.on_disconnect, refuse),
         pause_after_failures=_failures(request.pause_after_failures, refuse),
         placement=define_placement(request.placement, refuse),
+        resources=define_resources(request.resources, refuse),
     )
 
 
@@ -84,6 +87,7 @@ def policy_fields(policy: Policy) -> dict[str, Any]:
         "on_disconnect": "kill" if policy.kill_on_disconnect else None,
         "pause_after_failures": policy.pause_after_failures,
         "placement": placement_request(policy.placement),
+        "resources": resources_words(policy.resources),
     }
 
 

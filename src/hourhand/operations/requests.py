@@ -80,6 +80,7 @@ class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_
     on_disconnect: str | None = None
     pause_after_failures: int | None = None
     placement: PlacementRequest | None = None
+    resources: dict[str, Any] | None = None
     labels: dict[str, str] | None = None
     description: str | None = None
     owner: str | None = None
@@ -123,6 +124,7 @@ class JobPatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     on_disconnect: str | UnsetType | None = UNSET
     pause_after_failures: int | UnsetType | None = UNSET
     placement: PlacementRequest | UnsetType | None = UNSET
+    resources: dict[str, Any] | UnsetType | None = UNSET
     labels: dict[str, str] | UnsetType = UNSET
     description: str | UnsetType = UNSET
     owner: str | UnsetType = UNSET

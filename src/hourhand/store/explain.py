@@ -1,5 +1,6 @@
 """Everything that is known of a run at one moment: what `hourhand run explain` is made of."""
 
+import re
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -21,6 +22,8 @@ from hourhand.store.pauses import pause_of
 
 HOLDERS_MAX: Final = 5
 SIBLINGS_MAX: Final = 100
+NAMED_MAX: Final = 200
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _JOB_STATES: Final = (JobState.SCHEDULED, JobState.PAUSED, JobState.CANCELLED)
 
 
@@ -56,7 +59,22 @@ class Explain:
         found = await self._fetch(db, "explain_executors", executor_id=row["executor_id"])
         executors = {each["node_id"]: _executor(each, snapshot) for each in found}
         present = [executor for executor in executors.values() if executor.state.is_present]
-        return replace(snapshot, executor=executors.get(row["executor_id"]), executors=present)
+        snapshot = replace(snapshot, executor=executors.get(row["executor_id"]), executors=present)
+        return replace(snapshot, holders=await self._holders(db, snapshot)) if snapshot.demands.weighs else snapshot
+
+    async def _holders(self, db: Connection, snapshot: Snapshot) -> dict[str, Holder]:
+        """What is said of them was true at the last heartbeat: those that have ended since are left out."""
+        named = {
+            run_id
+            for executor in snapshot.executors
+            for name in snapshot.demands.counted
+            if name in executor.facts.resources
+            for run_id, _ in executor.facts.resources[name].by
+        }
+        run_ids = [UUID(run_id) for run_id in sorted(named)[:NAMED_MAX] if _UUID.fullmatch(run_id)]
+        namespace_id = await self._names.find_namespace(snapshot.namespace)
+        rows = await self._fetch(db, "explain_named", namespace_id=namespace_id, run_ids=run_ids)
+        return {str(row["run_id"]): Holder(row["run_id"], row["job_name"], row["since"]) for row in rows}
 
     async def _gates(
         self, db: Connection, namespace_id: int, gate_ids: list[int] | None, snapshot: Snapshot
@@ -124,7 +142,9 @@ def _wants(lane: Record, facts: NodeFacts, rooms: set[str]) -> bool:
     """Whether runs of a lane take places in these rooms of an executor."""
     need, demands = read_lane_text(lane["needs"])
     takes = facts.serves(lane["queue"]) and facts.offers.get(need) in rooms
-    return takes and not missing_labels(demands.labels, facts.labels)
+    if not takes or missing_labels(demands.labels, facts.labels):
+        return False
+    return not demands.weighs or not facts.too_small_for(need, demands)
 
 
 def _snapshot(row: Record, namespace: str) -> Snapshot:

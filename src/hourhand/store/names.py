@@ -1,10 +1,12 @@
 """Namespaces and lanes: small numbers for long names. Nothing is ever deleted, so a number once seen holds."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
-from hourhand.model.demands import lane_text, read_lane_text
+from hourhand.model.demands import LANES_MAX, has_demands, lane_text, read_lane_text
+from hourhand.model.errors import Conflict
 from hourhand.model.job import JobDefinition
 from hourhand.model.policy import ORDINARY
 from hourhand.ports.stores import Lane
@@ -40,6 +42,8 @@ class Names:
         new = False
         # A lane that somebody else makes at the same moment is neither made by us nor seen: the statement waits for
         # them, but looks with eyes from before. Asked again it is there.
+        if any(has_demands(key[2]) and key not in known for key in keys):
+            await self._refuse_too_many(keys)
         while missing := [key for key in keys if key not in known]:
             namespace_ids, queues, needs, gated = zip(*missing, strict=True)
             rows = await self._database.fetch(
@@ -51,6 +55,19 @@ class Names:
         if new:
             self.on_new_lane()
         return known
+
+    async def _refuse_too_many(self, wanted: Iterable[LaneKey]) -> None:
+        """Each lane with demands is looked at by its own, and none is ever deleted: a program that makes up another
+        amount for every job would slow down all executors."""
+        asked = {key for key in wanted if has_demands(key[2])}
+        rows = await self._database.fetch(
+            self._queries["demanding_lanes"], namespace_ids=sorted({key[0] for key in asked})
+        )
+        there = {(row["namespace_id"], row["queue"], row["needs"], row["gated"]) for row in rows}
+        counts = Counter(namespace_id for namespace_id, *_ in there | asked)
+        if asked - there and max(counts.values()) > LANES_MAX:
+            message = f"the jobs of this namespace have {LANES_MAX} different demands by now: labels, amounts, queues"
+            raise Conflict("too-many-demands", f"{message}; declare the same amounts for jobs that are alike")
 
     async def lanes(self) -> dict[int, Lane]:
         """Every lane, as it is now."""

@@ -63,6 +63,7 @@ async def test_a_submitted_job_is_given_back_whole(api: httpx.AsyncClient) -> No
         "on_disconnect": "continue",
         "pause_after_failures": None,
         "placement": None,
+        "resources": None,
         "labels": {},
         "description": "",
         "owner": "tester",

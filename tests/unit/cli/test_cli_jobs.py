@@ -521,3 +521,22 @@ def test_a_run_between_two_attempts_is_shown_with_the_next_one(hourhand: Run, st
     shown = hourhand("run", "get", ended["run_id"]).stdout
     assert "cancelled (" not in shown
     assert "took" not in shown
+
+
+def test_resources_are_said_one_by_one(hourhand: Run, stub: Stub) -> None:
+    options = ["--cpu", "0.5", "--memory", "512MB", "--slots", "2", "--pids", "9", "--resource", "gpu=1"]
+    assert hourhand("job", "create", "train", *options, "--", "true").exit_code == 0
+    assert stub.last.json["resources"] == {"cpu": 0.5, "memory": "512MB", "slots": 2, "pids": 9, "gpu": 1}
+
+    done = hourhand("job", "create", "train", "--resource", "gpu", "--", "true")
+    assert done.exit_code == 2
+    assert "write NAME=N" in done.stderr
+
+    hourhand("job", "create", "train", "--cpu", "nan", "--slots", "many", "--", "true")
+    assert stub.last.json["resources"] == {"cpu": "nan", "slots": "many"}, "the server judges them"
+
+
+def test_an_update_of_one_resource_keeps_the_others(hourhand: Run, stub: Stub) -> None:
+    stub.add_job("x", resources={"memory": "1GB", "gpu": 1}, version=4)
+    hourhand("job", "update", "x", "--memory", "2GB", "--resource", "gpu=none")
+    assert stub.last.json == {"resources": {"memory": "2GB", "gpu": None}}

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from hourhand.model.demands import Demands
 from hourhand.model.explain import Explanation, GateName, explain
-from hourhand.model.node_state import NodeFacts, NodeState, Slots
-from hourhand.model.snapshot import Executor, Snapshot
+from hourhand.model.node_state import Amount, NodeFacts, NodeState, Slots
+from hourhand.model.snapshot import Executor, Holder, Snapshot
 from hourhand.model.states import RunState
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -103,3 +103,70 @@ def test_without_executors_it_is_said_once() -> None:
 
 def test_a_run_without_labels_has_no_such_gate() -> None:
     assert GateName.LABEL not in [passage.gate for passage in asking(executors=[executor("e1", "gpu")]).gates]
+
+
+# --- what a run takes -------------------------------------------------------------------------------------
+
+
+def taking(demands: Demands, *executors: Executor, holders: dict[str, Holder] | None = None) -> Explanation:
+    snapshot = Snapshot(
+        now=NOW,
+        run_id=UUID(int=9),
+        job_id=UUID(int=2),
+        job_name="train",
+        namespace="team-a",
+        state=RunState.QUEUED,
+        scheduled_for=NOW,
+        ready_at=NOW,
+        queue="default",
+        needs="command",
+        demands=demands,
+        executors=executors,
+        holders=holders or {},
+    )
+    return explain(snapshot)
+
+
+def with_memory(name: str, in_use: float, total: float, *by: tuple[str, float], **said: Any) -> Executor:
+    return executor(name, resources={"memory": Amount(in_use, total, by)}, **said)
+
+
+def test_a_run_that_is_too_large_for_everybody_says_what_the_largest_has() -> None:
+    explanation = taking(Demands(memory=64 * 10**9), with_memory("e1", 0, 4e9), with_memory("e2", 0, 23e9))
+    assert explanation.summary == "needs 64 GB of memory: the largest executor has 23 GB"
+    assert held(explanation) == [GateName.RESOURCE]
+    assert explanation.advice is not None
+
+
+def test_a_run_that_waits_for_room_says_what_is_in_use_and_by_whom() -> None:
+    mine, other = str(UUID(int=5)), str(UUID(int=6))
+    holders = {mine: Holder(UUID(int=5), "nightly", NOW)}
+    full = with_memory("e1", 3e9, 4e9, (mine, 2e9), (other, 1e9))
+    explanation = taking(Demands(memory=2 * 10**9), full, with_memory("e2", 0, 1e9), holders=holders)
+    in_use = f"memory: 3 GB of 4 GB in use on e1 by run {mine} (job nightly, 2 GB) and others"
+    assert explanation.summary == f"waits for room: {in_use}"
+    assert of_gate(explanation, GateName.RESOURCE) == f"takes 2 GB: {in_use}"
+    assert other not in str(explanation), "runs of others are not named"
+    assert held(explanation) == [GateName.RESOURCE]
+
+
+def test_a_run_that_fits_somewhere_is_not_held_by_what_it_takes() -> None:
+    explanation = taking(Demands(memory=2 * 10**9), with_memory("e1", 3e9, 4e9), with_memory("e2", 1e9, 4e9))
+    assert of_gate(explanation, GateName.RESOURCE) == "takes 2 GB: e2 has room for it"
+    assert held(explanation) == []
+
+
+def test_only_slots_of_those_that_are_large_enough_count() -> None:
+    explanation = taking(Demands(memory=2 * 10**9), with_memory("e1", 0, 1e9), with_memory("e2", 0, 4e9, used=4))
+    assert explanation.summary == "waits for a free slot: the executor that offers it is full: 4 of 4 slots"
+
+
+def test_places_that_it_takes_are_told_like_the_rest() -> None:
+    explanation = taking(Demands(slots=3), executor("e1", used=2))
+    assert explanation.summary == "waits for room: slots: 2 of 4 in use on e1"
+    assert taking(Demands(slots=5), executor("e1")).summary == "needs 5 slots: the largest executor has 4 slots"
+
+
+def test_a_run_that_takes_nothing_has_no_such_gate() -> None:
+    explanation = asking("gpu", executors=[executor("e1", "gpu")])
+    assert GateName.RESOURCE not in [passage.gate for passage in explanation.gates]

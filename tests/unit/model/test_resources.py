@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hourhand.model.demands import Demands, short_of
 from hourhand.model.resources import (
     MEMORY_MAX,
     Resources,
     SizeFault,
     format_size,
-    lacking,
     parse_size,
     tell_amount,
     tell_size,
@@ -65,19 +65,19 @@ def test_amounts_are_told_in_few_digits() -> None:
 
 
 def test_only_what_is_asked_for_is_counted() -> None:
-    assert Resources().counted == {}
-    assert Resources(pids=10, slots=3).counted == {}
-    asked = Resources(cpu=0.5, memory=10**9, custom={"license": 2, "gpu": 1})
+    assert Demands().counted == {}
+    assert Demands(slots=3).counted == {}
+    asked = Demands(cpu=0.5, memory=10**9, custom={"license": 2, "gpu": 1})
     assert asked.counted == {"cpu": 0.5, "memory": 10**9, "gpu": 1, "license": 2}
     assert list(asked.counted) == ["cpu", "memory", "gpu", "license"]
 
 
 def test_what_there_is_not_enough_of_is_named() -> None:
-    asked = Resources(cpu=1.0, memory=10**9, custom={"gpu": 1})
-    assert list(lacking(asked, {"cpu": 1.0, "memory": 10**9, "gpu": 1})) == []
-    assert list(lacking(asked, {"cpu": 0.5, "memory": 2 * 10**9})) == ["cpu", "gpu"]
+    asked = Demands(cpu=1.0, memory=10**9, custom={"gpu": 1})
+    assert list(short_of(asked, {"cpu": 1.0, "memory": 10**9, "gpu": 1})) == []
+    assert list(short_of(asked, {"cpu": 0.5, "memory": 2 * 10**9})) == ["cpu", "gpu"]
     third = 1 / 3
-    assert list(lacking(Resources(cpu=third), {"cpu": 1 - third - third})) == [], "sums of parts are not exact"
+    assert list(short_of(Demands(cpu=third), {"cpu": 1 - third - third})) == [], "sums of parts are not exact"
 
 
 def test_resources_are_stored_as_little_as_they_say() -> None:

@@ -59,6 +59,13 @@ SELECT g.gate_id, h.run_id, h.job_name, h.since
      LIMIT @limit
  ) h;
 
+-- name: explain_named
+-- Those of the given runs that are live and belong to the namespace: others are nobody's business.
+SELECT r.run_id, j.name AS job_name, coalesce(r.started_at, r.ready_at) AS since
+  FROM hourhand.live_runs r
+  JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+ WHERE r.run_id = ANY (@run_ids::uuid[]) AND r.namespace_id = @namespace_id;
+
 -- name: explain_line
 -- How many are let go before a run that waits for a place: those that were told already and not claimed yet, those of
 -- higher priority, and of its own those that wait longer.

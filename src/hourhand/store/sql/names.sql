@@ -29,6 +29,11 @@ UNION
 SELECT l.lane_id, l.namespace_id, l.queue, l.needs, l.gated
   FROM hourhand.lanes l JOIN wanted USING (namespace_id, queue, needs, gated);
 
+-- name: demanding_lanes
+-- Of some namespaces. There is a bound to their number, so this is never long.
+SELECT namespace_id, queue, needs, gated FROM hourhand.lanes
+ WHERE namespace_id = ANY (@namespace_ids::int[]) AND position(' {' IN needs) > 0;
+
 -- name: list_lanes
 SELECT l.lane_id, l.namespace_id, l.queue, l.needs, l.gated OR l.gate_ids IS NOT NULL AS careful, l.held, n.weight
   FROM hourhand.lanes l JOIN hourhand.namespaces n USING (namespace_id)
