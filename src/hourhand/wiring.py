@@ -22,6 +22,7 @@ from hourhand.executor.journal import Journal
 from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, DatabaseUnsuitable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
+from hourhand.runtime.bell import Seldom
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.garbage import search_seldom
 from hourhand.runtime.heartbeat import Heartbeat
@@ -54,6 +55,8 @@ from hourhand.telemetry.events import Event
 __all__ = ["ROLES", "Store", "open_store", "prepare_database", "require_migrated", "run_role", "store_on"]
 
 AWAY = (DatabaseUnavailable,)
+LOGS_TOLD_SECONDS = 0.2
+"""How often an executor tells at most that it has written log lines: somebody may be looking on."""
 STREAMS_END_SECONDS_MAX = 3.0
 """How long callers may take to read the last word of their streams when an API node stops."""
 
@@ -321,6 +324,7 @@ class ExecutorNode(Node):
         self.bus.subscribe(Topic.LANES, self.executor.learning.wake)
         self.bus.subscribe(Topic.CANCEL, self.executor.cancelling.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
+        self.executor.recorder.on_logs = Seldom(LOGS_TOLD_SECONDS, lambda: self.bus.publish(Topic.LOGS))
         self.heartbeat.on_buried = self.executor.duty.let_go
         self.heartbeat.on_orders = self.executor.duty.obey
         self.stop_at_once = asyncio.Event()

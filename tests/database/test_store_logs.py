@@ -6,7 +6,7 @@ import pytest
 from sample_jobs import START, at, ids
 
 from hourhand.model.run import LogLine
-from hourhand.ports.stores import LogChunk
+from hourhand.ports.log_stores import LogChunk
 from hourhand.wiring import Store
 
 

@@ -19,7 +19,8 @@ from hourhand.model.resources import Resources
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.states import Reason, RunState
 from hourhand.ports.job_kind import Task
-from hourhand.ports.stores import Finish, LiveRunStore, LogChunk, LogStore
+from hourhand.ports.log_stores import LogChunk, LogStore
+from hourhand.ports.stores import Finish, LiveRunStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.wiring import Store
 
@@ -392,17 +393,17 @@ async def test_lines_are_stored_before_the_end_however_many_there_are(store: Sto
     notes = Notes()
     recorder = noting_recorder(notes)
     claims = await some_claims(store, BATCH_MAX)
-    for one in claims:  # two rounds of one line each: no two of an attempt are neighbours
-        recorder.log(LogChunk(one.run_id, 1, 1, [START], [0], ["first"]))
+    for one in claims:  # two rounds of one row each: marks are not joined with what follows them
+        recorder.log(LogChunk(one.run_id, 1, 1, [START], [0], ["left out"], 7))
     for one in reversed(claims):
-        recorder.log(LogChunk(one.run_id, 1, 2, [START], [0], ["second"]))
+        recorder.log(LogChunk(one.run_id, 1, 8, [START], [0], ["last"]))
     last = claims[0]
     notes.lines.clear()
     recorder.ended(last, at(0), at(1), Succeeded())
-    pending = len(recorder._chunks)
+    pending = len(recorder._log_writer._chunks)
     await recorder.run_once()
     assert pending > BATCH_MAX
-    assert [chunk for chunk in recorder._chunks if chunk.run_id == last.run_id] == [], (
+    assert [chunk for chunk in recorder._log_writer._chunks if chunk.run_id == last.run_id] == [], (
         "its last line is still unwritten"
     )
 

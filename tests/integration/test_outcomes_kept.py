@@ -21,7 +21,8 @@ from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import Failed, Interrupted, Succeeded
 from hourhand.model.run import Claim
 from hourhand.model.states import Reason, RunState
-from hourhand.ports.stores import Finish, LogChunk
+from hourhand.ports.log_stores import LogChunk
+from hourhand.ports.stores import Finish
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
@@ -361,7 +362,7 @@ async def test_lines_that_nobody_takes_do_not_fill_the_memory(store: Store, tmp_
     desk = Desk(store, tmp_path)
     [one] = await claims_of(store, 1)
     text = "x" * 1_000_000
-    for number in range(17):
+    for number in range(26):
         assert not desk.recorder.is_crowded()
         desk.recorder.log(LogChunk(one.run_id, 1, number + 1, [at(0)], [0], [text]))
     assert desk.recorder.is_crowded()

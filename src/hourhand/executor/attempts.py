@@ -44,11 +44,15 @@ class _Running(msgspec.Struct, eq=False):
     def is_stopping(self) -> bool:
         return self.outcome_when_stopped is not None
 
-    def say(self, stream: str, text: str) -> None:
-        """Takes one line of its log."""
+    def __call__(self, stream: str, text: str) -> None:
+        """Takes one line of its log: an attempt is its own sink, which costs nothing while it says nothing."""
+        self.many(stream, [text])
+
+    def many(self, stream: str, texts: list[str]) -> "asyncio.Future[None] | None":
+        """Takes lines of its log. What it answers is to be waited for before more is read."""
         if self.log is None:
             self.log = self.open_log(self.claim)
-        self.log(stream, text)
+        return self.log.many(stream, texts)
 
 
 class Attempts:
@@ -60,13 +64,14 @@ class Attempts:
         recorder: Recorder,
         clock: DatabaseClock,
         log_lines_max: int,
+        log_bytes_max: int = 8 * 1024 * 1024,
     ) -> None:
         self._kinds = kinds
         self._offers = offers
         self._capacity = capacity
         self._recorder = recorder
         self._clock = clock
-        self._log_lines_max = log_lines_max
+        self._log_max = (log_lines_max, log_bytes_max)
         self._in_hand: dict[tuple[UUID, int], _Running] = {}
         self._early: dict[int, list[_Running]] = {}
         """Those that wait for their time, by the millisecond of the loop's clock in which they start."""
@@ -197,16 +202,16 @@ class Attempts:
         self._end(running, outcome, self._clock.now(), task.usage)
 
     def _open_log(self, claim: Claim) -> LogBuffer:
-        recorder = self._recorder
+        recorder, (lines, size) = self._recorder, self._log_max
         return LogBuffer(
-            claim.run_id, claim.attempt, self._clock.now, recorder.log, self._log_lines_max, recorder.is_crowded
+            claim.run_id, claim.attempt, self._clock.now, recorder.log, lines, recorder.is_crowded, size, recorder.room
         )
 
     def _task_of(self, running: _Running) -> Task:
         claim = running.claim
         return Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
-            claim.fence, claim.scheduled_for, running.say, claim.timeout_seconds,
+            claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
         )  # fmt: skip
 

@@ -21,7 +21,8 @@ from hourhand.executor.transactions import Transactions
 from hourhand.executor.weighing import things_of
 from hourhand.model.outcome import Cancelled
 from hourhand.ports.job_kind import JobKind, SlotClass
-from hourhand.ports.stores import CompletionStore, LiveRunStore, LogStore
+from hourhand.ports.log_stores import LogStore
+from hourhand.ports.stores import CompletionStore, LiveRunStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
@@ -71,7 +72,9 @@ class Executor:
         slots = {SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process}
         self.capacity = Capacity(slots, things_of(settings))
         self.recorder = Recorder(stores.records, stores.logs, clock, chance, Keeper(journal))
-        self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max)
+        self.attempts = Attempts(
+            kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max, settings.log_bytes_max
+        )
         self.receiver = Receiver(
             stores.claims, stores.names, offers, self.capacity, self._node_id, clock, self.attempts.start, settings
         )

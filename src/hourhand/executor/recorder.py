@@ -16,8 +16,10 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.executor.faults import lies_in_the_data, state_class
 from hourhand.executor.journal import Entry
 from hourhand.executor.keeper import Keeper
+from hourhand.executor.log_writer import LogWriter
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import NOTHING_SAID, Lost, Outcome
 from hourhand.model.retry import retry_from_json
@@ -25,7 +27,8 @@ from hourhand.model.run import Claim
 from hourhand.model.settle import Standing, settle
 from hourhand.model.states import Reason, RunEvent, RunState
 from hourhand.model.usage import Usage
-from hourhand.ports.stores import Finish, LiveRunStore, LogChunk, LogStore, Requeue
+from hourhand.ports.log_stores import LogStore
+from hourhand.ports.stores import Finish, LiveRunStore, Requeue
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -37,9 +40,6 @@ GATHER_MAX = 500
 """So many are written at once."""
 START_AFTER_SECONDS = 0.1
 """A run that has not ended by then is shown as running."""
-LOG_FLUSH_SECONDS = 0.2
-LOG_CHARS_WAITING_MAX = 16 * 1024 * 1024
-"""How much text may wait here for the database; beyond it attempts leave out the middle of what they say."""
 ASIDE_SECONDS_MIN = 0.1
 ASIDE_SECONDS_MAX = 5.0
 """How long an outcome is put aside that the database does not take, although it takes others."""
@@ -52,8 +52,6 @@ _ATTEMPT_STATES: Final[Mapping[Reason | None, RunState]] = {
     Reason.SNOOZED: RunState.SKIPPED,
 }
 _Key = tuple[UUID, int]
-_UNSTORABLE: Final = ("22", "23", "54")
-"""Classes of SQLSTATEs that an outcome itself is the cause of: its data, a constraint, a limit of what is stored."""
 _PASSING: Final = ("40", "53", "55", "57", "58")
 """Those that no outcome is the cause of, such as deadlocks: taking a batch apart would only make more of them."""
 
@@ -76,7 +74,6 @@ class Recorder:
         keeper: Keeper | None = None,
     ) -> None:
         self._live_runs = live_runs
-        self._logs = logs
         self._clock = clock
         self._chance = chance
         self._keeper = keeper
@@ -90,17 +87,19 @@ class Recorder:
         self.late_outcomes = 0
         """How many came after the right to say them had passed to others."""
         self._started: dict[UUID, tuple[int, datetime]] = {}
-        self._chunks: list[LogChunk] = []
-        self._log_chars = 0
-        self._log_waiters: list[asyncio.Future[None]] = []
-        self._writing_logs = False
+        self._log_writer = LogWriter(logs, self._wake_for_logs)
+        self.log = self._log_writer.put
+        self.is_crowded = self._log_writer.is_crowded
+        self.room = self._log_writer.room
+        self.logs_written = self._log_writer.written
+        self.on_logs: Callable[[], None] = lambda: None
+        """Called when lines were stored, and the ends of their runs with them."""
         self._idle = asyncio.Event()
         self._idle.set()
         self.wake: Callable[[], None] = lambda: None
         """Asks for a call of `run_once`; set by whoever runs the loop."""
         self._written_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
-        self._log_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
 
     def started(self, run_id: UUID, fence: int, at: datetime) -> None:
@@ -135,40 +134,13 @@ class Recorder:
         if not self._is_away:
             self.wake()
 
+    def _wake_for_logs(self) -> None:
+        if not self._is_away:  # else the loop tries again by itself, and less and less often
+            self.wake()
+
     def forget(self, claim: Claim) -> None:
         """The attempt has recorded its end itself."""
         self._started.pop(claim.run_id, None)
-
-    def log(self, chunk: LogChunk) -> None:
-        """Takes lines; neighbours of one attempt are joined into one row."""
-        self._log_chars += sum(map(len, chunk.lines))
-        last = self._chunks[-1] if self._chunks else None
-        if (
-            last is not None
-            and last.run_id == chunk.run_id
-            and last.attempt == chunk.attempt
-            and last.first_line + len(last.lines) == chunk.first_line
-            and len(last.lines) < 500
-        ):
-            last.at += chunk.at
-            last.stream += chunk.stream
-            last.lines += chunk.lines
-        else:
-            self._chunks.append(chunk)
-        if self._log_timer is None:
-            self._log_timer = asyncio.get_running_loop().call_later(LOG_FLUSH_SECONDS, self._log_due)
-
-    def is_crowded(self) -> bool:
-        """Whether more text waits here than should."""
-        return self._log_chars > LOG_CHARS_WAITING_MAX
-
-    async def logs_written(self) -> None:
-        """Returns when every line taken so far is stored."""
-        if self._chunks or self._writing_logs:
-            written = asyncio.get_running_loop().create_future()
-            self._log_waiters.append(written)
-            self.wake()
-            await written
 
     def unwritten(self) -> set[tuple[UUID, int]]:
         """Attempts that have ended and are not recorded yet."""
@@ -211,17 +183,19 @@ class Recorder:
         now = self._written_at = _monotonic()
         begin = 0 if now >= self._aside_until else self._aside
         batch = self._ended[begin : begin + BATCH_MAX]
-        await self._write_logs()
+        has_stored = await self._log_writer.write()
         if batch:
             await self._write_batch(begin, batch)
         await self._write_starts()
+        if has_stored:
+            self.on_logs()
         waiting = self._ended[self._aside :]
         if waiting:
             urgent = len(waiting) >= GATHER_MAX or any(ended.claim.careful for ended in waiting)
             return 0 if urgent else max(self._written_at + GATHER_SECONDS - _monotonic(), 0.0)
         if self._aside:
             return max(self._aside_until - _monotonic(), 0.0)
-        if not self._chunks:
+        if not self._log_writer.has_waiting:
             self._idle.set()
         return None
 
@@ -266,33 +240,6 @@ class Recorder:
         begin = max(number - self._delivered, 0)
         return self._delivered + begin, [self._settled(ended) for ended in self._ended[begin : begin + limit]]
 
-    async def _write_logs(self) -> None:
-        waiters, self._log_waiters = self._log_waiters, []
-        self._writing_logs = True
-        try:
-            await self._write_chunks()
-        except BaseException:
-            self._log_waiters = waiters + self._log_waiters
-            raise
-        finally:
-            self._writing_logs = False
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def _write_chunks(self) -> None:
-        left = len(self._chunks)
-        while left > 0:
-            chunks = self._chunks[: min(left, BATCH_MAX)]
-            left -= len(chunks)
-            self._chunks = self._chunks[len(chunks) :]
-            try:
-                await self._logs.append_logs(chunks)
-            except BaseException:
-                self._chunks = chunks + self._chunks
-                raise
-            self._log_chars -= sum(len(line) for chunk in chunks for line in chunk.lines)
-
     async def _write_ends_apart(self, batch: Sequence[Entry], as_they_are: bool = True) -> "dict[_Key, Exception]":
         """Writes what the database takes. Answers what it did not take, and why."""
         try:
@@ -304,7 +251,7 @@ class Recorder:
                 middle = len(batch) // 2
                 untaken = await self._write_ends_apart(batch[:middle])
                 return untaken | await self._write_ends_apart(batch[middle:])
-            if as_they_are and _lies_in_the_data(fault):
+            if as_they_are and lies_in_the_data(fault):
                 return await self._write_ends_apart([_as_unstorable(batch[0], fault)], as_they_are=False)
             return {_key(entry): fault for entry in batch}
         return {}
@@ -392,11 +339,6 @@ class Recorder:
             if (now - oldest).total_seconds() >= START_AFTER_SECONDS and not self._is_away:
                 self.wake()
 
-    def _log_due(self) -> None:
-        self._log_timer = None
-        if not self._is_away:  # else the loop tries again by itself, and less and less often
-            self.wake()
-
 
 def _as_cancelled(requeue: Requeue) -> Finish:
     return Finish(
@@ -415,19 +357,8 @@ def _key(one: Claim | Entry) -> _Key:
     return one.run_id, one.fence
 
 
-def _lies_in_the_data(fault: Exception) -> bool:
-    # The last two are what encoding says of numbers that are too large, and of values that hold one another too deep.
-    return _state_class(fault) in _UNSTORABLE or isinstance(
-        fault, ValueError | TypeError | OverflowError | RecursionError
-    )
-
-
 def _is_passing(fault: Exception) -> bool:
-    return _state_class(fault) in _PASSING
-
-
-def _state_class(fault: Exception) -> str:
-    return (getattr(fault, "sqlstate", None) or "")[:2]
+    return state_class(fault) in _PASSING
 
 
 def _monotonic() -> float:

@@ -45,6 +45,8 @@ class ExecutorSettings:
     """How long running attempts may go on when the executor stops; then they are interrupted and given back."""
     log_lines_max: int = 20_000
     """Lines kept per attempt; beyond that the middle is left out and marked."""
+    log_bytes_max: int = 8 * 1024 * 1024
+    """Bytes kept per attempt, of its lines together; beyond that the middle is left out and marked."""
     journal_folder: Path | None = None
     """Where outcomes are kept while the database is away; the next executor with the same folder delivers what is left
     there. None: `journal` in the home."""

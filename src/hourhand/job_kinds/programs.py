@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from hourhand.job_kinds.child import Child, signal_name, to_the_end
-from hourhand.job_kinds.lines import LineReader
+from hourhand.job_kinds.lines import LineReader, many_of
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.retry import exit_tags, signal_tags
@@ -127,6 +127,7 @@ class _Attempt:
         self._process: subprocess.Popen[bytes] | None = None
         self._readers: list[LineReader] = []
         self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._log = many_of(task.log)
 
     async def start(self, _: asyncio.Event) -> Failed | None:
         """Starts the program in a thread: with a change of user, Python must fork, which takes milliseconds."""
@@ -140,7 +141,7 @@ class _Attempt:
         self._process = process
         self._child = Child(process, _marks(self._task))
         self._readers = [
-            LineReader(process.stdout.fileno(), "stdout", self._task.log),
+            LineReader(process.stdout.fileno(), "stdout", self._log),
             LineReader(process.stderr.fileno(), "stderr", self._keep_and_log),
         ]
         return None
@@ -207,9 +208,9 @@ class _Attempt:
             "HOURHAND_SCHEDULED_TIME": task.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         }
 
-    def _keep_and_log(self, stream: str, line: str) -> None:
-        self._error_tail.append(line[:_TAIL_CHARS])
-        self._task.log(stream, line)
+    def _keep_and_log(self, stream: str, lines: list[str]) -> "asyncio.Future[None] | None":
+        self._error_tail.extend(line[:_TAIL_CHARS] for line in lines[-_TAIL_LINES:])
+        return self._log(stream, lines)
 
     async def _release(self) -> None:
         assert self._process is not None

@@ -16,7 +16,7 @@ from typing import Final
 
 from hourhand.job_kinds import worker_protocol as protocol
 from hourhand.job_kinds.child import Child, first_of
-from hourhand.job_kinds.lines import LineReader, lines_of
+from hourhand.job_kinds.lines import LineReader, lines_of, many_of
 from hourhand.model.outcome import Outcome
 from hourhand.ports.job_kind import Task
 
@@ -153,8 +153,7 @@ class Worker:
         if tag == protocol.ANSWER:
             self._finish_call(protocol.outcome_in(body))
         elif tag == protocol.LOG:
-            for line in lines_of(body.decode("utf-8", "replace")):
-                self._log("log", line)
+            self._log("log", list(lines_of(body.decode("utf-8", "replace"))))
         elif tag == protocol.READY:
             self._ready.set()
         elif tag == protocol.BROKEN:
@@ -172,9 +171,8 @@ class Worker:
             call.outcome.set_result(outcome)
         self._on_answer(self)
 
-    def _log(self, stream: str, line: str) -> None:
-        if self.call is not None:
-            self.call.task.log(stream, line)
+    def _log(self, stream: str, lines: list[str]) -> "asyncio.Future[None] | None":
+        return None if self.call is None else many_of(self.call.task.log)(stream, lines)
 
 
 def _start_process(connection: socket.socket, mark: str) -> "subprocess.Popen[bytes]":

@@ -95,3 +95,5 @@ class LogLine:
     stream: str
     text: str
     attempt: int
+    left_out: int = 0
+    """Not 0 for a mark: it stands for so many lines that are not kept, of which it has the first one's number."""

@@ -22,7 +22,8 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.selection import Selection, check_retry, runs_to_cancel, runs_to_retry
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import JobStore, LogStore, RunStore
+from hourhand.ports.log_stores import LogStore
+from hourhand.ports.stores import JobStore, RunStore
 
 BATCH_MAX = 1000
 """Runs that one statement makes or cancels; larger batches hold their locks longer."""

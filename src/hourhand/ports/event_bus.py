@@ -18,6 +18,8 @@ class Topic(StrEnum):
     """Something was paused or resumed."""
     BACKFILLS = "backfills"
     """A backfill was asked for, or is to go on."""
+    LOGS = "logs"
+    """Attempts have written lines, or have ended that had."""
     NODES = "nodes"
     """Something else is wanted of a node, or it was declared lost."""
 

@@ -5,7 +5,7 @@ answer says which rows it changed. Methods take many; one is a list of one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -17,7 +17,7 @@ from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import UniqueKey
 from hourhand.model.node import Orders, Renewal
-from hourhand.model.run import Attempt, Claim, LogLine, Run
+from hourhand.model.run import Attempt, Claim, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
 from hourhand.model.usage import Usage
@@ -373,24 +373,6 @@ class RunStore(Protocol):
 
     async def count_finished(self, namespace_id: int, since: datetime) -> dict[RunState, int]:
         """Finished runs of due times since then by state. Takes the longer the more there are."""
-
-
-class LogStore(Protocol):
-    async def append_logs(self, chunks: Sequence["LogChunk"]) -> None: ...
-
-    async def read_logs(self, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> list[LogLine]: ...
-
-
-@dataclass(slots=True)
-class LogChunk:
-    """Consecutive lines of one attempt."""
-
-    run_id: UUID
-    attempt: int
-    first_line: int
-    at: list[datetime] = field(default_factory=list)
-    stream: list[int] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,38 +1,84 @@
-"""Log lines, kept as chunks of consecutive lines."""
+"""Log lines, kept as rows of consecutive lines."""
 
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from hourhand.database.connections import Database
+from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
+from hourhand.model.log import STREAMS, LogEnd, LogRow, Place, lines_in
 from hourhand.model.run import LogLine
-from hourhand.ports.stores import LogChunk
+from hourhand.ports.log_stores import LogChunk
 
-STREAMS: Final = ["stdout", "stderr", "log"]
-"""Stored by position; never reorder."""
+__all__ = ["STREAMS", "Logs"]
 
-_COLUMNS: Final = ["run_id", "attempt", "first_line", "at", "stream", "lines"]
+LARGE_BYTES: Final = 4 * 1024 * 1024
+ROWS_FIRST: Final = 4
+ROWS_MAX: Final = 256
 
 
 class Logs:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, large_bytes: int | None = LARGE_BYTES) -> None:
+        """`large_bytes`: logs of that size are noted, to be moved out of the database. None: none is."""
         self._database = database
+        self._large_bytes = large_bytes
         self._queries = load_queries("hourhand.store.sql", "logs.sql", database.schema)
 
     async def append_logs(self, chunks: Sequence[LogChunk]) -> None:
-        rows = [(c.run_id, c.attempt, c.first_line, c.at, c.stream, c.lines) for c in chunks]
+        rows = [(c.run_id, c.attempt, c.first_line, c.at, c.stream, c.lines, c.left_out, c.is_last) for c in chunks]
+        bound = self._large_bytes
+        large = [c.run_id for c in chunks if bound is not None and c.total_bytes >= bound]
         async with self._database.transaction() as db:
+            # Durable when this returns: a row that a crash of the database takes back, while later ones stay, would be
+            # a hole that nobody has declared.
             await db.executemany(self._queries["append_logs"].text, rows)
+            if large:
+                await self._database.fetch_on(db, self._queries["note_large_logs"], run_ids=large)
+
+    async def read_rows(self, run_id: UUID, after: Place, limit: int) -> list[LogRow]:
+        rows = await self._database.fetch(
+            self._queries["read_logs"],
+            run_id=run_id,
+            after_attempt=after.attempt,
+            after_line=after.line,
+            limit=limit,
+        )
+        return [_row(row) for row in rows]
+
+    async def search_rows(
+        self, run_id: UUID, after: Place, text: str, ignore_case: bool, limit: int
+    ) -> list[LogRow | Place]:
+        rows = await self._database.fetch(
+            self._queries["search_logs"],
+            run_id=run_id,
+            after_attempt=after.attempt,
+            after_line=after.line,
+            text=text,
+            fold=ignore_case,
+            limit=limit,
+        )
+        return [_row(row) if row["lines"] is not None else _end(row) for row in rows]
+
+    async def log_ends(self, run_id: UUID) -> dict[int, LogEnd]:
+        rows = await self._database.fetch(self._queries["log_ends"], run_id=run_id)
+        return {row["attempt"]: LogEnd(_end(row).line + 1, row["at"], row["is_last"]) for row in rows}
 
     async def read_logs(self, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> list[LogLine]:
-        rows = await self._database.fetch(
-            self._queries["read_logs"], run_id=run_id, after_attempt=after_attempt, after_line=after_line, limit=limit
-        )
-        lines: list[LogLine] = []
-        for row in rows:
-            for offset, (at, stream, text) in enumerate(zip(row["at"], row["stream"], row["lines"], strict=True)):
-                number = row["first_line"] + offset
-                if (row["attempt"], number) > (after_attempt, after_line):
-                    lines.append(LogLine(number, at, STREAMS[stream], text, row["attempt"]))
+        """Lines behind a place, at most so many: as they are in the database."""
+        place, lines, rows_max = Place(after_attempt, after_line), list[LogLine](), ROWS_FIRST
+        while len(lines) < limit:
+            rows = await self.read_rows(run_id, place, rows_max)
+            for row in rows:
+                lines += lines_in(row, place)
+            if len(rows) < rows_max:
+                break
+            place, rows_max = rows[-1].end, min(rows_max * 4, ROWS_MAX)
         return lines[:limit]
+
+
+def _row(row: Record) -> LogRow:
+    return LogRow(row["attempt"], row["first_line"], row["at"], row["stream"], row["lines"], row["left_out"])
+
+
+def _end(row: Record) -> Place:
+    return Place(row["attempt"], row["first_line"] + max(row["line_count"], row["left_out"]) - 1)

@@ -1,10 +1,50 @@
 -- name: append_logs
-INSERT INTO hourhand.log_chunks (run_id, attempt, first_line, at, stream, lines)
-VALUES (@run_id, @attempt, @first_line, @at, @stream, @lines)
+INSERT INTO hourhand.log_chunks (run_id, attempt, first_line, at, stream, lines, left_out, is_last)
+VALUES (@run_id, @attempt, @first_line, @at, @stream, @lines, @left_out, @is_last)
 ON CONFLICT DO NOTHING;
 
+-- name: note_large_logs
+INSERT INTO hourhand.large_logs (run_id) SELECT unnest(@run_ids::uuid[]) ON CONFLICT DO NOTHING;
+
 -- name: read_logs
-SELECT attempt, first_line, at, stream, lines FROM hourhand.log_chunks
- WHERE run_id = @run_id AND (attempt, first_line + cardinality(lines) - 1) > (@after_attempt, @after_line)
+-- Rows from the one on that holds the line behind the given place, or would: found by the index, since how many lines a
+-- row has is only known once it is unpacked.
+SELECT attempt, first_line, at, stream, lines, left_out FROM hourhand.log_chunks
+ WHERE run_id = @run_id
+   AND (attempt, first_line) >= (
+        SELECT before.attempt, before.first_line FROM (
+            (SELECT c.attempt, c.first_line FROM hourhand.log_chunks c
+              WHERE c.run_id = @run_id AND (c.attempt, c.first_line) <= (@after_attempt::int, @after_line::int + 1)
+              ORDER BY c.attempt DESC, c.first_line DESC LIMIT 1)
+            UNION ALL SELECT 0, 0) before
+         ORDER BY 1 DESC, 2 DESC LIMIT 1)
  ORDER BY attempt, first_line
  LIMIT @limit;
+
+-- name: search_logs
+-- The same rows; those that do not hold the text come without their lines, of which only the number is told.
+SELECT attempt, first_line, left_out, cardinality(lines) AS line_count,
+       CASE WHEN found THEN at END AS at, CASE WHEN found THEN stream END AS stream, CASE WHEN found THEN lines END AS lines
+  FROM (SELECT c.*, CASE WHEN @fold::boolean
+                         THEN position(lower(@text::text) IN lower(array_to_string(lines, E'\n'))) > 0
+                         ELSE position(@text::text IN array_to_string(lines, E'\n')) > 0 END AS found
+          FROM hourhand.log_chunks c
+         WHERE run_id = @run_id
+           AND (attempt, first_line) >= (
+                SELECT before.attempt, before.first_line FROM (
+                    (SELECT b.attempt, b.first_line FROM hourhand.log_chunks b
+                      WHERE b.run_id = @run_id AND (b.attempt, b.first_line) <= (@after_attempt::int, @after_line::int + 1)
+                      ORDER BY b.attempt DESC, b.first_line DESC LIMIT 1)
+                    UNION ALL SELECT 0, 0) before
+                 ORDER BY 1 DESC, 2 DESC LIMIT 1)
+         ORDER BY attempt, first_line
+         LIMIT @limit) rows
+ ORDER BY attempt, first_line;
+
+-- name: log_ends
+-- The last row of each attempt: where its log ends, and whether that is known to be all of it.
+SELECT DISTINCT ON (attempt) attempt, first_line, left_out, cardinality(lines) AS line_count, is_last,
+       at[cardinality(at)] AS at
+  FROM hourhand.log_chunks
+ WHERE run_id = @run_id
+ ORDER BY attempt, first_line DESC;
