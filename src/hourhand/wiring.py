@@ -48,6 +48,7 @@ from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Cut, Partitions
+from hourhand.store.placing import Placing
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -370,6 +371,7 @@ class ApiNode(Node):
         from hourhand.operations.jobs import JobOperations
         from hourhand.operations.nodes import NodeOperations
         from hourhand.operations.pauses import PauseOperations
+        from hourhand.operations.placing import PlacingOperations
         from hourhand.operations.previews import PreviewOperations
         from hourhand.operations.queues import QueueOperations
         from hourhand.operations.runs import RunOperations
@@ -399,6 +401,7 @@ class ApiNode(Node):
             ),
             versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
+            placing=PlacingOperations(Placing(self.database), store.jobs),
         )
         self.streams = Streams(config.api.streams_max)
         self.app = build_app(operations, config.api, self.streams)

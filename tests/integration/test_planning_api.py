@@ -51,6 +51,7 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
         backfills=BackfillOperations(store.backfills, store.jobs, store.runs, store.calendars, clock, ids, bus),
         versions=VersionOperations(store.versions, store.jobs, store.calendars, KINDS, clock, bus),
         forecast=ForecastOperations(Forecasts(store.database), store.nodes, clock),
+        placing=NOBODY,
     )  # fmt: skip
 
 

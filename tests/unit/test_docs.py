@@ -29,9 +29,11 @@ from hourhand.cli.main import cli
 from hourhand.job_kinds import command_payload, http_options, http_payload, interpreters, script_payload
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
+from hourhand.model.advice import AdviceCode
 from hourhand.model.cron import MACROS
 from hourhand.model.explain import GateName
 from hourhand.model.node_state import NodeState
+from hourhand.model.resources import BUILT_IN
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.templates import TEMPLATE_WORDS
 from hourhand.model.usage import Usage
@@ -87,6 +89,8 @@ def first_words(page: Path, title: str) -> list[str]:
         ("fields of JobRequest", [*JobRequest.__struct_fields__]),
         ("fields of RetryRequest", [*RetryRequest.__struct_fields__]),
         ("fields of PlacementRequest", [*PlacementRequest.__struct_fields__]),
+        ("advice codes", [code.value for code in AdviceCode]),
+        ("resources", [*BUILT_IN]),
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
         ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
         ("template words", [f"{{{{{word}}}}}" for word in TEMPLATE_WORDS]),

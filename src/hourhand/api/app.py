@@ -32,6 +32,7 @@ from hourhand.api.routes.history import HistoryRoutes
 from hourhand.api.routes.jobs import JobRoutes
 from hourhand.api.routes.nodes import NodeRoutes
 from hourhand.api.routes.pauses import PauseRoutes
+from hourhand.api.routes.placing import PlacingRoutes
 from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.runs import RunRoutes
@@ -49,6 +50,7 @@ from hourhand.operations.history import HistoryOperations
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.nodes import NodeOperations
 from hourhand.operations.pauses import PauseOperations
+from hourhand.operations.placing import PlacingOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
@@ -78,6 +80,7 @@ class ApiOperations:
     backfills: BackfillOperations
     versions: VersionOperations
     forecast: ForecastOperations
+    placing: PlacingOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
@@ -97,6 +100,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *RunRoutes(runs).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
+        *PlacingRoutes(operations.placing).endpoints(),
         *CalendarRoutes(operations.calendars).endpoints(),
         *PreviewRoutes(operations.previews).endpoints(),
         *PauseRoutes(operations.pauses).endpoints(),

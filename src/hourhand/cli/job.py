@@ -16,6 +16,7 @@ VERBS = {
     "run": Lazy("hourhand.cli.job_change", "run", "Run a job now."),
     "next": Lazy("hourhand.cli.job_read", "next_", "Show when a job is due next."),
     "history": Lazy("hourhand.cli.history", "history", "Show what became of every due time, and why."),
+    "advice": Lazy("hourhand.cli.job_read", "advice", "Compare what a job declares with what its runs take."),
     "runs": Lazy("hourhand.cli.job_read", "runs", "List the runs of a job, newest first."),
     "versions": Lazy("hourhand.cli.job_versions", "versions", "Show who changed a job, when, and what."),
     "diff": Lazy("hourhand.cli.job_versions", "diff", "Show what differs between two versions of a job."),

@@ -45,11 +45,28 @@ def get(job: str) -> None:
     """Show one job."""
     with connected() as client:
         found = client.get_job(find_job(client, job))
+        remarks = client.job_advice(found.job_id).remarks if found.resources else []
 
     def table() -> None:
         from hourhand.cli.tables import job_details
 
-        job_details(found)
+        job_details(found, [f"{remark.resource}: {remark.text}" for remark in remarks])
+
+    show(found, table)
+
+
+@click.command()
+@click.argument("job")
+@session_options
+def advice(job: str) -> None:
+    """Compare what a job declares to take with what its last runs have taken."""
+    with connected() as client:
+        found = client.job_advice(find_job(client, job))
+
+    def table() -> None:
+        from hourhand.cli.tables import advice_details
+
+        advice_details(found)
 
     show(found, table)
 

@@ -12,6 +12,7 @@ from hourhand.cli.exits import printable
 from hourhand.cli.layout import GAP, Column, console_here, draw_details, draw_table
 from hourhand.cli.times import length_text, local_time
 from hourhand.client.views import (
+    AdviceView,
     ClusterView,
     ExplanationView,
     JobView,
@@ -67,7 +68,7 @@ def run_table(runs: Sequence[RunView]) -> None:
     draw_table(columns, rows)
 
 
-def job_details(job: JobView) -> None:
+def job_details(job: JobView, advice: Sequence[str] = ()) -> None:
     draw_details(
         [
             ("job", job.name),
@@ -100,6 +101,7 @@ def job_details(job: JobView) -> None:
             ("auto-pause", job.pause_after_failures and f"after {job.pause_after_failures} failed runs in a row"),
             ("placement", job.placement and _placement_text(job.placement)),
             ("resources", ", ".join(f"{name} {amount}" for name, amount in (job.resources or {}).items())),
+            ("advice", "\n".join(advice)),
             ("at most once", "yes" if job.at_most_once else None),
             ("on disconnect", None if job.on_disconnect == "continue" else job.on_disconnect),
             ("labels", ", ".join(f"{key}={value}" for key, value in job.labels.items())),
@@ -108,6 +110,18 @@ def job_details(job: JobView) -> None:
             ("description", job.description),
             ("warnings", "\n".join(job.warnings)),
             ("version", f"{job.version}, created {local_time(job.created_at)} by {job.created_by or 'unknown'}"),
+        ]
+    )
+
+
+def advice_details(advice: AdviceView) -> None:
+    peak = advice.memory_bytes_p95
+    draw_details(
+        [
+            ("runs", advice.runs),
+            ("memory", f"p95 {tell_size(peak)}" if peak is not None else None),
+            ("cpu", f"p95 {advice.cpu_p95:.2g}" if advice.cpu_p95 is not None else None),
+            ("advice", "\n".join(f"{remark.resource}: {remark.text}" for remark in advice.remarks) or "none"),
         ]
     )
 

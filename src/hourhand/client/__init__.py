@@ -15,6 +15,7 @@ from hourhand.client.planning import BackfillView, DiffView, ForecastView
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.client.synchronous import Client
 from hourhand.client.views import (
+    AdviceView,
     AttemptView,
     ChangeView,
     ClusterView,
@@ -49,6 +50,7 @@ from hourhand.client.views import (
 )
 
 __all__ = [
+    "AdviceView",
     "AnswerLost",
     "ApiProblem",
     "AsyncClient",

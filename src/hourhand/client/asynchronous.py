@@ -108,6 +108,10 @@ class AsyncClient:
     def job_runs(self, job_id: Identity, **filters: Any) -> AsyncIterator[views.RunView]:
         return self._stream(scripts.each_run(lambda cursor: calls.job_runs(job_id, filters, cursor)))
 
+    async def job_advice(self, job_id: Identity) -> views.AdviceView:
+        """Whether what it declares fits what its last runs have taken."""
+        return await self.send(calls.job_advice(job_id))
+
     async def job_history_page(
         self, job_id: Identity, *, cursor: str | None = None, **filters: Any
     ) -> views.HistoryPage:

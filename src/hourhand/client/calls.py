@@ -119,6 +119,7 @@ _shards = _reader(views.ShardsView)
 _queues = _reader(_Queues)
 _queue = _reader(views.QueueView)
 _history = _reader(views.HistoryPage)
+_advice = _reader(views.AdviceView)
 _pauses = _reader(views.PausePage)
 _paused = _reader(views.PauseDone)
 _resumed = _reader(views.ResumeDone)
@@ -188,6 +189,10 @@ def job_history(job_id: Identity, filters: Mapping[str, Any], cursor: str | None
     named = {"since": "from", "until": "to"}  # the one is a word of Python's own
     given = {named.get(name, name): value for name, value in filters.items()}
     return Call("GET", _job_path(job_id, "/history"), _history, _params({**given, "cursor": cursor}))
+
+
+def job_advice(job_id: Identity) -> Call[views.AdviceView]:
+    return Call("GET", _job_path(job_id, "/advice"), _advice)
 
 
 def run_job(

@@ -103,6 +103,10 @@ class Client:
     def job_runs(self, job_id: Identity, **filters: Any) -> Iterator[views.RunView]:
         return self._stream(scripts.each_run(lambda cursor: calls.job_runs(job_id, filters, cursor)))
 
+    def job_advice(self, job_id: Identity) -> views.AdviceView:
+        """Whether what it declares fits what its last runs have taken."""
+        return self.send(calls.job_advice(job_id))
+
     def job_history_page(self, job_id: Identity, *, cursor: str | None = None, **filters: Any) -> views.HistoryPage:
         """What became of every due time, in the order of time. Filters: since and until, limit, compact=True."""
         return self.send(calls.job_history(job_id, filters, cursor))

@@ -125,6 +125,24 @@ class JobView(msgspec.Struct, kw_only=True):
         return self.status in _FINAL_JOB_WORDS
 
 
+class RemarkView(msgspec.Struct, kw_only=True):
+    resource: str
+    code: str
+    text: str
+    declared: str | float | None = None
+    suggested: str | float | None = None
+
+
+class AdviceView(msgspec.Struct, kw_only=True):
+    """Whether what a job declares fits what its last runs have taken."""
+
+    job_id: UUID
+    runs: int = 0
+    memory_bytes_p95: int | None = None
+    cpu_p95: float | None = None
+    remarks: list[RemarkView] = []
+
+
 class CreatedJobView(JobView, kw_only=True):
     replayed: bool = False
     """True when an earlier request with the same idempotency key had created it."""

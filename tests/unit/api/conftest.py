@@ -119,6 +119,7 @@ def operations(
         backfills=not_asked,
         versions=not_asked,
         forecast=not_asked,
+        placing=not_asked,
     )
 
 

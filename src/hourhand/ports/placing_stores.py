@@ -1,0 +1,13 @@
+"""What is read of the runs of a job to see where they went and what they took."""
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from hourhand.model.advice import Sample
+
+
+class PlacingStore(Protocol):
+    async def usage_of_job(self, namespace_id: int, job_id: UUID, limit: int) -> Sequence[Sample]:
+        """What the last runs of a job have taken, newest first; of those that say nothing of it nothing is told. Looks
+        at a bounded number of runs."""
