@@ -49,6 +49,7 @@ from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Cut, Partitions
 from hourhand.store.placing import Placing
+from hourhand.store.progress import ProgressBoard
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -251,7 +252,8 @@ class SchedulerNode(Node):
         self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace, self.clock)
         # Dropping a day of history may take longer than anything that others wait for.
         self.pruning = Database(long_running(config.database), "scheduler pruner")
-        pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock)
+        sweeps = (ProgressBoard(self.pruning).sweep,)
+        pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock, sweeps)
         looking = self.loop("lookout", lookout.run_once, settings.tick_seconds)
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
         leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
@@ -308,6 +310,7 @@ class ExecutorNode(Node):
             self._live_runs_on(self.writing),
             Logs(self.writing),
             Completions(self.transacting, self._live_runs_on(self.transacting)),
+            ProgressBoard(self.writing),
         )
         folder = settings.journal_folder or config.home / "journal"
         self.executor = Executor(
@@ -374,6 +377,7 @@ class ApiNode(Node):
         from hourhand.operations.placing import PlacingOperations
         from hourhand.operations.previews import PreviewOperations
         from hourhand.operations.queues import QueueOperations
+        from hourhand.operations.run_watch import RunWatch
         from hourhand.operations.runs import RunOperations
         from hourhand.operations.versions import VersionOperations
 
@@ -402,6 +406,7 @@ class ApiNode(Node):
             versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
             placing=PlacingOperations(Placing(self.database), store.jobs),
+            watch=RunWatch(ProgressBoard(self.database)),
         )
         self.streams = Streams(config.api.streams_max)
         self.app = build_app(operations, config.api, self.streams)

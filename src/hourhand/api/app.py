@@ -35,6 +35,7 @@ from hourhand.api.routes.pauses import PauseRoutes
 from hourhand.api.routes.placing import PlacingRoutes
 from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
+from hourhand.api.routes.run_events import RunEventRoutes
 from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.routes.versions import VersionRoutes
@@ -54,6 +55,7 @@ from hourhand.operations.placing import PlacingOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
+from hourhand.operations.run_watch import RunWatch
 from hourhand.operations.runs import RunOperations
 from hourhand.operations.versions import VersionOperations
 
@@ -81,6 +83,7 @@ class ApiOperations:
     versions: VersionOperations
     forecast: ForecastOperations
     placing: PlacingOperations
+    watch: RunWatch
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
@@ -98,6 +101,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *JobRoutes(jobs, runs, settings).endpoints(),
         *VersionRoutes(operations.versions).endpoints(),
         *RunRoutes(runs).endpoints(),
+        *RunEventRoutes(runs, operations.watch, streams).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
         *PlacingRoutes(operations.placing).endpoints(),

@@ -15,6 +15,7 @@ from hourhand.model.fingerprint import fingerprint
 from hourhand.model.ids import instant_of
 from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
 from hourhand.model.policy import ORDINARY
+from hourhand.model.progress import Progress
 from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.schedule import At, Timing, describe
@@ -116,6 +117,13 @@ class TimesView(msgspec.Struct):
     times: Sequence[datetime]
 
 
+class ProgressView(msgspec.Struct):
+    percent: float | None
+    """0 to 100; null where nobody knows how much there is to do."""
+    message: str
+    at: datetime
+
+
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID
@@ -144,6 +152,8 @@ class RunView(msgspec.Struct, kw_only=True):
     """The backfill that released it."""
     fingerprint: str | None
     """The same for failures of one sort."""
+    progress: ProgressView | None
+    """How far its attempt says it has come; null once it is finished."""
 
 
 class LateView(msgspec.Struct):
@@ -401,7 +411,12 @@ def _run_fields(run: Run) -> dict[str, Any]:
         "retry_of": run.retry_of,
         "backfill_id": run.backfill_id,
         "fingerprint": fingerprint(run.reason, run.error) if run.state in _FAILED else None,
+        "progress": progress_view(run.progress),
     }
+
+
+def progress_view(progress: Progress | None) -> ProgressView | None:
+    return None if progress is None else ProgressView(progress.percent, progress.message, progress.at)
 
 
 def _meant_for(run: Run) -> datetime:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from hourhand.cli.exits import printable
 from hourhand.cli.layout import GAP, Column, console_here, draw_details, draw_table
+from hourhand.cli.progress import progress_text
 from hourhand.cli.times import length_text, local_time
 from hourhand.client.views import (
     AdviceView,
@@ -154,6 +155,7 @@ def run_details(run: RunDetailView) -> None:
             ("attempt", run.attempt or None),
             ("next attempt", run.ready_at and local_time(run.ready_at) if run.waits and run.attempt else None),
             ("executor", run.executor),
+            ("progress", run.progress and progress_text(run.progress.percent, run.progress.message)),
             ("used", run.usage and _usage_text(run.usage)),
             ("error", run.error),
             ("fingerprint", run.fingerprint),

@@ -10,6 +10,7 @@ import click
 
 from hourhand.cli.exits import RunFailed
 from hourhand.cli.printing import log_text, plain, say, show
+from hourhand.cli.progress import ProgressShown
 from hourhand.cli.session import output_format
 from hourhand.cli.times import length_text
 from hourhand.model.errors import HourhandError
@@ -41,7 +42,7 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
             # Whoever asked for JSON reads one document from stdout; the log must not get in between.
             print_lines(client.follow_logs(run_id), err=output_format() != "table")
         left = None if timeout_seconds is None else max(timeout_seconds - (time.monotonic() - began), 0.0)
-        run = client.wait_for_run(run_id, left)
+        run = _watched(client, run_id, left)
     except KeyboardInterrupt:
         say(f"run {run_id} goes on; stop it with: hourhand run cancel {run_id}")
         raise
@@ -49,6 +50,15 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
     if not run.succeeded:
         raise RunFailed(_failure(run))
     say(f"run {run.run_id} succeeded in {length_text(run.duration_ms)}")
+
+
+def _watched(client: "Client", run_id: UUID, timeout_seconds: float | None) -> "RunDetailView":
+    run: RunDetailView | None = None
+    with ProgressShown() as shown:
+        for run in client.watch_run(run_id, timeout_seconds):
+            shown.show(run)
+    assert run is not None
+    return run
 
 
 def _tell_why_it_waits(client: "Client", run_id: UUID, timeout_seconds: float | None) -> None:

@@ -168,6 +168,10 @@ class AsyncClient:
         limit; with note and again. Those that a retry repeats already, or has repeated with success, are left out."""
         return await self.send(calls.retry_runs(selection))
 
+    def watch_run(self, run_id: Identity, timeout: float | None = None) -> AsyncIterator[views.RunDetailView]:
+        """The run as it stands, again and again, with its `progress`; the last one is final. Raises WaitTimedOut."""
+        return self._stream(scripts.watch_run(run_id, timeout, time.monotonic))
+
     async def wait_for_run(self, run_id: Identity, timeout: float | None = None) -> views.RunDetailView:
         """Returns when the run is final, however it ended. Raises WaitTimedOut after `timeout` seconds."""
         return await self._play(scripts.wait_for_run(run_id, timeout, time.monotonic))

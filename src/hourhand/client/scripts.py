@@ -183,13 +183,28 @@ def follow_logs(run_id: Identity, after: str | None) -> Stream[views.LogLineView
             yield rhythm.pause()
 
 
+def watch_run(
+    run_id: Identity, timeout_seconds: float | None, monotonic: Callable[[], float]
+) -> Stream[views.RunDetailView]:
+    """How it stands, again and again, until it is final. That is the last item."""
+    yield from _watched(run_id, timeout_seconds, monotonic, gives=True)
+
+
 def wait_for_run(
     run_id: Identity, timeout_seconds: float | None, monotonic: Callable[[], float]
+) -> Script[views.RunDetailView]:
+    return (yield from _watched(run_id, timeout_seconds, monotonic, gives=False))
+
+
+def _watched(
+    run_id: Identity, timeout_seconds: float | None, monotonic: Callable[[], float], gives: bool
 ) -> Script[views.RunDetailView]:
     deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
     rhythm = _Rhythm()
     while True:
         run: views.RunDetailView = yield from _patiently(calls.get_run(run_id), rhythm)
+        if gives:
+            yield Give(run)
         if run.is_final:
             return run
         if deadline is not None and monotonic() >= deadline:

@@ -148,6 +148,12 @@ class CreatedJobView(JobView, kw_only=True):
     """True when an earlier request with the same idempotency key had created it."""
 
 
+class ProgressView(msgspec.Struct, kw_only=True):
+    percent: float | None = None
+    message: str = ""
+    at: datetime | None = None
+
+
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID
@@ -172,6 +178,7 @@ class RunView(msgspec.Struct, kw_only=True):
     retry_of: UUID | None = None
     backfill_id: UUID | None = None
     fingerprint: str | None = None
+    progress: ProgressView | None = None
 
     @property
     def is_final(self) -> bool:

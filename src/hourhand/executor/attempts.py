@@ -11,6 +11,7 @@ import msgspec
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
+from hourhand.executor.progress import ProgressKeeper
 from hourhand.executor.recorder import Recorder
 from hourhand.executor.transactions import Transactions
 from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
@@ -30,6 +31,7 @@ class _Running(msgspec.Struct, eq=False):
     claim: Claim
     careful: bool
     open_log: Callable[[Claim], LogBuffer]
+    keeper: ProgressKeeper | None
     task: asyncio.Task[None] | None = None
     is_early: bool = False
     """It waits for its time."""
@@ -40,6 +42,8 @@ class _Running(msgspec.Struct, eq=False):
     outcome_when_stopped: Outcome | None = None
     recorded: bool = False
     """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
+    told: bool = False
+    """It has said how far it has come."""
 
     def is_stopping(self) -> bool:
         return self.outcome_when_stopped is not None
@@ -53,6 +57,12 @@ class _Running(msgspec.Struct, eq=False):
         if self.log is None:
             self.log = self.open_log(self.claim)
         return self.log.many(stream, texts)
+
+    def progress(self, percent: float | None, message: str) -> None:
+        """Takes what it says of how far it has come."""
+        if self.keeper is not None and self.outcome_when_stopped is None:
+            self.told = True
+            self.keeper.told(self.claim, percent, message)
 
 
 class Attempts:
@@ -81,10 +91,12 @@ class Attempts:
         """Whether runs may be started that must not go on without a lease."""
         self.transactions: Transactions | None = None
         """For attempts that record their end together with their work."""
+        self.progress: ProgressKeeper | None = None
+        """For attempts that say how far they have come."""
 
     def start(self, *claims: Claim) -> None:
         """Starts attempts at their time: at once, or by a timer when they are a little ahead."""
-        started = [_Running(claim, claim.careful, self._open_log) for claim in claims]
+        started = [_Running(claim, claim.careful, self._open_log, self.progress) for claim in claims]
         for running in started:
             self._in_hand[running.claim.run_id, running.claim.fence] = running
             self._empty.clear()
@@ -213,6 +225,7 @@ class Attempts:
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
+            progress=running.progress,
         )  # fmt: skip
 
     async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], claim: Claim, task: Task) -> Outcome:
@@ -240,6 +253,8 @@ class Attempts:
         self._in_hand.pop((claim.run_id, claim.fence), None)
         if not self._in_hand:
             self._empty.set()
+        if running.told and self.progress is not None:
+            self.progress.ended(claim)
         if running.recorded:
             self._recorder.forget(claim)
         else:

@@ -13,6 +13,7 @@ from hourhand.executor.duty import Duty
 from hourhand.executor.journal import Journal
 from hourhand.executor.keeper import Keeper
 from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
+from hourhand.executor.progress import ProgressKeeper
 from hourhand.executor.receiver import Lanes, Receiver
 from hourhand.executor.recorder import Recorder
 from hourhand.executor.self_fence import SelfFence
@@ -22,6 +23,7 @@ from hourhand.executor.weighing import things_of
 from hourhand.model.outcome import Cancelled
 from hourhand.ports.job_kind import JobKind, SlotClass
 from hourhand.ports.log_stores import LogStore
+from hourhand.ports.progress_stores import ProgressStore
 from hourhand.ports.stores import CompletionStore, LiveRunStore
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.loops import Loop
@@ -44,6 +46,7 @@ class Stores:
     records: LiveRunStore
     logs: LogStore
     completions: CompletionStore
+    progress: ProgressStore
 
 
 class MakeLoop(Protocol):
@@ -91,6 +94,7 @@ class Executor:
         self.attempts.transactions = Transactions(
             stores.completions, self.recorder, clock, settings.transaction_connections
         )
+        self.attempts.progress = self.progress = ProgressKeeper(stores.progress, clock.now)
 
     def make_loops(self, make: MakeLoop) -> None:
         make("self fence", self._fence.run_once, self._settings.self_fence_seconds)
@@ -100,6 +104,7 @@ class Executor:
         self.learning = make("lanes", self._learn_lanes, 2.0)
         self.cancelling = make("cancelling", self._cancel_asked, self._settings.poll_seconds)
         self.recorder.wake = recording.wake
+        self.progress.wake = make("progress", self.progress.run_once, 5.0).wake
         self.capacity.wake = self.receiving.wake
 
     async def open(self) -> None:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 HANDLER_FIELD: Final = "handler"
 """The payload field that names the handler; it is never passed as an argument."""
 
+RESERVED_FIELDS: Final = frozenset({HANDLER_FIELD, "secrets"})
+"""Fields of the payload that are no arguments: who is called, and which secrets it may ask its context for."""
+
 NAME_CHARS_MAX: Final = 200
 """The same as for jobs, which may be named after their handler."""
 
@@ -134,6 +137,18 @@ class Context:
         for line in lines_of(str(text)):
             self._task.log("log", line)
 
+    def progress(self, percent: float | None, message: str = "") -> None:
+        """Says how far the run has come: 0 to 100, or None where that is not known, and a few words. As often as
+        wanted: only the newest word is kept, and that for as long as the run goes on."""
+        self._task.progress(percent, message)
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the payload lists in `secrets`. It is not for logs, results or errors."""
+        try:
+            return self._task.secrets[name]
+        except KeyError:
+            raise NoRetry(f"the secret {name!r} was not given to this run: list it in the payload's secrets") from None
+
     def transaction(self, result: Any = None) -> "AbstractAsyncContextManager[Connection]":
         """`async with ctx.transaction() as db`: a transaction on Hourhand's database that completes this run when the
         block ends, with `result` as it is then. Both are committed, or neither. Raises RunTaken at the end of the block
@@ -165,7 +180,7 @@ class Parameters:
 
     def misfit(self, given: Mapping[str, Any]) -> str | None:
         """What is wrong with these arguments, in one sentence, or None."""
-        names = given.keys() - {HANDLER_FIELD}
+        names = given.keys() - RESERVED_FIELDS
         missing = sorted(self.required - names)
         extra = [] if self.takes_any else sorted(names - self.accepted)
         faults = [f"missing argument {_listed(missing)}"] if missing else []
@@ -306,11 +321,9 @@ def _parameters(function: Callable[..., Any], name: str) -> Parameters:
     for parameter in rest:
         if parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
             raise ValueError(f"handler {name!r}: arguments are passed by name, so {parameter.name!r} cannot be filled")
-    if HANDLER_FIELD in required:
-        raise ValueError(
-            f"handler {name!r}: the parameter {HANDLER_FIELD!r} cannot be filled, that field names handlers"
-        )
-    accepted = frozenset(p.name for p in named) - {HANDLER_FIELD}
+    for reserved in sorted(RESERVED_FIELDS & required):
+        raise ValueError(f"handler {name!r}: the parameter {reserved!r} cannot be filled, that field is no argument")
+    accepted = frozenset(p.name for p in named) - RESERVED_FIELDS
     return Parameters(takes_context, required, accepted, any(p.kind is p.VAR_KEYWORD for p in rest))
 
 
@@ -329,8 +342,8 @@ def _caller(function: Callable[..., Any], name: str, parameters: Parameters) -> 
 
     def call(context: Context) -> Any:
         arguments = context.payload
-        if HANDLER_FIELD in arguments:
-            arguments = {key: value for key, value in arguments.items() if key != HANDLER_FIELD}
+        if HANDLER_FIELD in arguments or "secrets" in arguments:
+            arguments = {key: value for key, value in arguments.items() if key not in RESERVED_FIELDS}
         names = arguments.keys()
         if not (names >= required and (takes_any or names <= accepted)):
             raise BadArguments(f"handler {name!r}: {parameters.misfit(arguments)}")

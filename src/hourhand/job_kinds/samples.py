@@ -27,8 +27,8 @@ async def flaky(ctx: Context, fails: int = 1) -> dict[str, int]:
 
 
 @job("demo.crunch")
-def crunch(seconds: float = 1.0) -> dict[str, int]:
-    """A synchronous handler: it keeps a processor busy and prints how far it is."""
+def crunch(ctx: Context, seconds: float = 1.0) -> dict[str, int]:
+    """A synchronous handler: it keeps a processor busy, prints what it found and says how far it is."""
     began = time.monotonic()
     limit, primes, announced = 2, 0, 0
     while (passed := time.monotonic() - began) < seconds:
@@ -38,6 +38,7 @@ def crunch(seconds: float = 1.0) -> dict[str, int]:
         if passed * 10 >= (announced + 1) * seconds:
             announced += 1
             print(f"{announced * 10} %: {primes} primes below {limit}")
+            ctx.progress(announced * 10, f"{primes} primes")
     return {"primes": primes, "below": limit}
 
 

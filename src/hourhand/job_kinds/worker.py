@@ -154,6 +154,9 @@ class Worker:
             self._finish_call(protocol.outcome_in(body))
         elif tag == protocol.LOG:
             self._log("log", list(lines_of(body.decode("utf-8", "replace"))))
+        elif tag == protocol.PROGRESS:
+            if self.call is not None:
+                self.call.task.progress(*protocol.decode_progress(body))
         elif tag == protocol.READY:
             self._ready.set()
         elif tag == protocol.BROKEN:

@@ -212,6 +212,7 @@ def _call_frame(task: Task, handler: str) -> bytes:
         task.fence,
         task.scheduled_for,
         task.timeout_seconds,
+        dict(task.secrets) if task.secrets else {},
     )
     return protocol.frame(protocol.CALL, protocol.encode(call))
 

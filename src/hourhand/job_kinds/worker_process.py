@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
@@ -21,11 +23,13 @@ from hourhand.job_kinds.answers import encoded_result, outcome_raised
 from hourhand.job_kinds.handlers import Context, HandlerRegistry, RunCancelled, load_handlers
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed
+from hourhand.model.progress import tidy
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
 _RECEIVE_BYTES: Final = 65536
 _PR_SET_PDEATHSIG: Final = 1
+_PROGRESS_SECONDS: Final = 0.1
 _CANCELLED_EXIT_CODE: Final = 128 + signal.SIGTERM
 
 
@@ -65,6 +69,7 @@ class Worker:
         self._stopping = Stopping()
         self._in_handler = False
         self._is_cancelled = False
+        self._progress = _Progress(self._send)
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._on_terminate)
@@ -90,6 +95,7 @@ class Worker:
             message = f"handler {call.handler!r} is known to the executor but not to its worker processes"
             return protocol.answer_frame(Failed(Reason.UNKNOWN_HANDLER, message))
         self._stopping.is_watched = False
+        self._progress.forget()
         try:
             self._in_handler = True
             value = handler.call(Context(self._task(call)))
@@ -117,6 +123,8 @@ class Worker:
             log=self._log,
             timeout_seconds=call.timeout_seconds,
             stopping=self._stopping.is_set,
+            secrets=call.secrets,
+            progress=self._progress.tell,
         )
 
     def _log(self, stream: str, text: str) -> None:
@@ -148,6 +156,44 @@ class Worker:
     def _send(self, data: bytes) -> None:
         with self._send_lock:  # handlers may log from threads
             self._connection.sendall(data)
+
+
+class _Progress:
+    """Passes on how far a handler has come: at most ten times a second, and the newest word always."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._sent_at = 0.0
+        self._waiting: bytes | None = None
+        self._timer: threading.Timer | None = None
+
+    def tell(self, percent: float | None, message: str) -> None:
+        frame = protocol.progress_frame(*tidy(percent, message))
+        with self._lock:
+            rest = self._sent_at + _PROGRESS_SECONDS - time.monotonic()
+            if rest > 0:
+                self._waiting = frame
+                if self._timer is None:
+                    self._timer = threading.Timer(rest, self._send_waiting)
+                    self._timer.daemon = True
+                    self._timer.start()
+                return
+            self._sent_at, self._waiting = time.monotonic(), None
+            self._send(frame)
+
+    def forget(self) -> None:
+        """Another call begins: what the last one did not get rid of is nobody's."""
+        if self._timer is not None:
+            with self._lock:
+                self._waiting = None
+
+    def _send_waiting(self) -> None:
+        with self._lock:
+            frame, self._waiting, self._timer = self._waiting, None, None
+            if frame is not None:
+                self._sent_at = time.monotonic()
+                self._send(frame)
 
 
 def _flush(stream: TextIO | Any) -> None:

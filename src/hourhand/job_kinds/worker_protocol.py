@@ -1,7 +1,7 @@
 """What an executor and its worker processes say to each other.
 
 A frame is a length, a tag and a body. The executor sends one `Setup`, then one `Call` at a time; the worker
-answers with `READY` or `BROKEN` once, then with any number of `LOG` frames and one `ANSWER` per call.
+answers with `READY` or `BROKEN` once, then with any number of `LOG` and `PROGRESS` frames and one `ANSWER` per call.
 JSON, not pickle: neither side trusts the other with code.
 """
 
@@ -20,6 +20,7 @@ from hourhand.model.states import Reason
 READY: Final = ord("R")
 BROKEN: Final = ord("B")
 LOG: Final = ord("L")
+PROGRESS: Final = ord("P")
 ANSWER: Final = ord("A")
 CALL: Final = ord("C")
 
@@ -43,6 +44,7 @@ class Call(msgspec.Struct, array_like=True):
     fence: int
     scheduled_for: datetime
     timeout_seconds: float | None
+    secrets: Mapping[str, str] = {}
 
 
 class Answer(msgspec.Struct, array_like=True):
@@ -59,6 +61,7 @@ class Answer(msgspec.Struct, array_like=True):
 encode = msgspec.json.Encoder().encode
 decode_setup = msgspec.json.Decoder(Setup).decode
 decode_call = msgspec.json.Decoder(Call).decode
+decode_progress = msgspec.json.Decoder(tuple[float | None, str]).decode
 _decode_answer = msgspec.json.Decoder(Answer).decode
 
 
@@ -77,6 +80,10 @@ def answer_frame(outcome: bytes | Failed | Snoozed) -> bytes:
         case _:
             answer = Answer(None, result=msgspec.Raw(outcome))
     return frame(ANSWER, encode(answer))
+
+
+def progress_frame(percent: float | None, message: str) -> bytes:
+    return frame(PROGRESS, encode((percent, _sendable(message))))
 
 
 def _sendable(text: str) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.model.progress import Progress
 from hourhand.model.resources import Resources
 from hourhand.model.states import Cause, RunState
 from hourhand.model.usage import Usage
@@ -41,6 +42,8 @@ class Run:
     """The backfill that released it."""
     usage: Usage | None = None
     """What its last attempt took; only where one run is read by itself."""
+    progress: Progress | None = None
+    """How far its attempt says it has come; None once it is finished."""
 
 
 @dataclass(frozen=True, slots=True)

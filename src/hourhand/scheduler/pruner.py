@@ -1,6 +1,6 @@
-"""Keeps partitions: made ahead of time, dropped when their retention is over. Run by the leader."""
+"""Keeps partitions: made ahead of time, dropped when their retention is over; and sweeps up. Run by the leader."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -16,12 +16,19 @@ class PartitionKeeper(Protocol):
 
 class Pruner:
     def __init__(
-        self, partitions: PartitionKeeper, cuts: Sequence[Any], leadership: Leadership, clock: DatabaseClock
+        self,
+        partitions: PartitionKeeper,
+        cuts: Sequence[Any],
+        leadership: Leadership,
+        clock: DatabaseClock,
+        sweeps: Sequence[Callable[[datetime], Awaitable[None]]] = (),
     ) -> None:
+        """`sweeps` clear away what lies about and is no partition."""
         self._partitions = partitions
         self._cuts = cuts
         self._leadership = leadership
         self._clock = clock
+        self._sweeps = sweeps
 
     async def run_once(self) -> float | None:
         if self._leadership.epoch is None:
@@ -31,4 +38,6 @@ class Pruner:
             emit(Event.PARTITIONS_MADE, partitions=made)
         if dropped:
             emit(Event.PARTITIONS_DROPPED, partitions=dropped)
+        for sweep in self._sweeps:
+            await sweep(self._clock.now())
         return None

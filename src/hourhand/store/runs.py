@@ -20,6 +20,7 @@ from hourhand.model.usage import Usage
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names, lane_key
+from hourhand.store.progress import progress_in
 
 _decode_usage: Final = msgspec.json.Decoder(Usage).decode
 _LOWEST_ID: Final = UUID(int=0)
@@ -255,6 +256,7 @@ class Runs:
             note=row["note"],
             retry_of=row["retry_of"],
             backfill_id=row["backfill_id"],
+            progress=progress_in(row) if "at" in row else None,  # finished runs have none
             usage=_usage(row),
         )
 

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -24,6 +24,7 @@ from hourhand.operations.nodes import NodeOperations
 from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
+from hourhand.operations.run_watch import RunWatch
 
 
 @pytest.fixture
@@ -90,6 +91,25 @@ def calendars() -> FakeCalendarStore:
     return FakeCalendarStore()
 
 
+class FakeGlances:
+    """What is to be seen of live runs, look by look; the last look stays."""
+
+    def __init__(self) -> None:
+        self.looks: list[dict[Any, Any]] = [{}]
+        self.at_the_last: Callable[[], None] = lambda: None
+
+    async def glance_at_runs(self, run_ids: Any) -> dict[Any, Any]:
+        if len(self.looks) > 1:
+            return self.looks.pop(0)
+        self.at_the_last()
+        return self.looks[0]
+
+
+@pytest.fixture
+def glances() -> FakeGlances:
+    return FakeGlances()
+
+
 @pytest.fixture
 def operations(
     jobs: Any,
@@ -103,6 +123,7 @@ def operations(
     pauses: Any,
     ledger: Any,
     calendars: Any,
+    glances: Any,
 ) -> ApiOperations:
     return ApiOperations(
         jobs,
@@ -120,6 +141,7 @@ def operations(
         versions=not_asked,
         forecast=not_asked,
         placing=not_asked,
+        watch=RunWatch(glances, look_seconds=0.001),
     )
 
 

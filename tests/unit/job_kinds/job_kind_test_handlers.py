@@ -128,3 +128,12 @@ def wait_for(path: str) -> int:
     while not os.path.exists(path):
         time.sleep(0.005)
     return os.getpid()
+
+
+@job("t.progress")
+def progress(ctx: Context, steps: int) -> str:
+    for step in range(steps):
+        ctx.progress(100 * step / steps, f"step {step}")
+    time.sleep(0.3)  # so that what was held back is sent
+    ctx.progress(None, "nearly")
+    return ctx.secret("word")

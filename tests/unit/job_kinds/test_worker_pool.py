@@ -259,3 +259,21 @@ def test_the_pool_works_on_uvloop(make_task):
         return [outcome.result for outcome in outcomes]
 
     assert uvloop.run(scenario()) == list(range(1, 51))
+
+
+async def test_progress_and_secrets_reach_synchronous_handlers(pool, make_task):
+    task = make_task({"steps": 10_000, "secrets": ["word"]}).task
+    said = []
+    task.progress = lambda percent, message: said.append((percent, message))
+    task.secrets = {"word": "hush"}
+    assert await pool.run(task, "t.progress") == Succeeded("hush")
+    assert said[0] == (0, "step 0")
+    assert said[-2] == (100, "step 9999")
+    assert said[-1] == (None, "nearly")
+    assert len(said) < 100, "a handler that says much does not flood its executor"
+
+
+async def test_a_secret_that_was_not_listed_is_not_given(pool, make_task):
+    outcome = await pool.run(make_task({"steps": 0}).task, "t.progress")
+    assert not outcome.retryable
+    assert "the secret 'word' was not given to this run" in outcome.error

@@ -1,11 +1,13 @@
 -- name: get_live_run
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id,
+       p.percent, p.message, p.at
   FROM hourhand.live_runs r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
+  LEFT JOIN hourhand.run_progress p ON p.run_id = r.run_id AND p.fence = r.fence
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
 
 -- name: get_finished_run
@@ -25,7 +27,8 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 -- Newest first. Live runs are few: never more than the backlog.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id,
+       p.percent, p.message, p.at
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND x.state = ANY (@states::smallint[])
@@ -35,12 +38,14 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
+  LEFT JOIN hourhand.run_progress p ON p.run_id = r.run_id AND p.fence = r.fence
  ORDER BY r.run_id DESC;
 
 -- name: list_live_runs_of_job
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
-       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id
+       NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id,
+       p.percent, p.message, p.at
   FROM (SELECT * FROM hourhand.live_runs x
          WHERE x.namespace_id = @namespace_id
            AND ((x.job_id = @job_id AND x.cause <> 0) OR x.run_id = @once_run_id::uuid)
@@ -51,6 +56,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
+  LEFT JOIN hourhand.run_progress p ON p.run_id = r.run_id AND p.fence = r.fence
  ORDER BY r.run_id DESC;
 
 -- name: list_finished_runs
