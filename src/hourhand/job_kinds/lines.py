@@ -152,6 +152,13 @@ class LineReader:
                 break
         self._emit(self._splitter.finish())
 
+    def drained(self) -> bool:
+        """Reads what is in the pipe, up to a bound; whether that was its end."""
+        for _ in range(DRAIN_BYTES_MAX // READ_BYTES):
+            if not self._read_once():
+                break
+        return self._ended.is_set()
+
     async def drain(self, seconds_max: float) -> None:
         """Reads to the end of the pipe, or as long as allowed when somebody keeps it open."""
         self._is_patient = False

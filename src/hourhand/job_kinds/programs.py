@@ -1,40 +1,44 @@
 """Runs programs of the machine for the kinds that need one, and leaves nothing of them behind.
 
 Each attempt has a session of its own, a private folder that is removed afterwards, and an environment built
-from nothing. What a program prints is text for the log; it can never change what is recorded. At the end
-of an attempt, whichever way it ended, everything the program started is ended too.
+from nothing; contained, it also has limits, and sees neither other attempts nor what the executor keeps. What a
+program prints is text for the log; it can never change what is recorded. At the end of an attempt, whichever way it
+ended, everything the program started is ended too.
 """
 
 import asyncio
 import errno
 import os
-import shutil
-import subprocess
+import resource
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final, Literal, TypeVar
 
-from hourhand.job_kinds.child import Child, signal_name, to_the_end
+from hourhand.job_kinds.cgroups import GroupPlan, Groups, find_trees, remove_groups
+from hourhand.job_kinds.child import first_of, to_the_end
+from hourhand.job_kinds.launcher import Ended, Launch, Launched, Launcher, LauncherDied, SetUp
+from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LineReader, many_of
+from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, usage_of
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
-from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
-from hourhand.model.retry import exit_tags, signal_tags
-from hourhand.model.states import Reason
+from hourhand.model.outcome import Lost, Outcome
+from hourhand.model.resources import Resources
+from hourhand.model.usage import Level
 from hourhand.ports.job_kind import Task
 
+_Value = TypeVar("_Value")
 OUTPUT_FOLDER: Final = "output"
 """Inside the work folder; files that a program leaves there are kept. It is named in HOURHAND_OUTPUT_DIR."""
 _DRAIN_SECONDS_MAX: Final = 2.0
 """How long the pipes may stay open once every process that we know is dead."""
+_LOOK_SECONDS_MAX: Final = 0.5
+_NO_SESSION: Final = -1
 _TAIL_LINES: Final = 10
 _TAIL_CHARS: Final = 300
-_PASSING_ERRORS: Final = frozenset(
-    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.ENOSPC}
-)
-"""Reasons not to start a program that are the machine's and may pass, unlike a program that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class ProgramSettings:
     """Where attempts get their private folders; None makes a new folder in the system's place for such files."""
     path: str | None = None
     """The PATH that programs are found in and started with; None passes the executor's own on."""
+    containment: Literal["full", "none"] = "full"
+    """`none` starts programs a little faster, without limits, and lets them see all that their user may see."""
+    pids_max: int = 512
+    """Processes and threads that an attempt may have at once, unless its job declares another number."""
+    open_files_max: int = 4096
+    """Files that one process of an attempt may have open."""
+    hidden: tuple[Path, ...] = ()
+    """What contained programs do not see, besides the folders of other attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,9 @@ class Program:
     """Written into the attempt's folder before the start, readable and executable by its user alone."""
     prepare: Callable[[Path], None] | None = None
     """Puts further things into the attempt's folder before the start, in a thread. An OSError is why nothing starts."""
+    contained: bool = True
+    """False for programs that contain by themselves what they run, and could not inside of another containment. What
+    they start is still found and ended."""
 
 
 class ProgramRunner:
@@ -71,129 +86,300 @@ class ProgramRunner:
     def __init__(self, settings: ProgramSettings | None = None) -> None:
         self._settings = settings or ProgramSettings()
         self.path = self._settings.path or os.environ.get("PATH") or os.defpath
-        self._account: Account | None = None
-        self._folders: WorkFolders | None = None
+        self._host: _Host | None = None
         self._users = 0
 
     async def open(self) -> None:
-        if self._folders is None:
-            self._account = account_for(self._settings.run_as)
-            self._folders = WorkFolders(self._settings.work_root, self._account)
-            self._folders.open()
         self._users += 1
+        if self._host is None:
+            self._host = _Host(self._settings, self.path)
+            await self._host.open()
 
     async def close(self) -> None:
         """The last one who calls it closes."""
         self._users -= 1
-        if self._users <= 0 and self._folders is not None:
-            folders, self._folders = self._folders, None
-            await asyncio.to_thread(folders.close)
+        if self._users <= 0 and self._host is not None:
+            host, self._host = self._host, None
+            await host.close()
 
     async def run(self, task: Task, program: Program) -> Outcome:
         """Runs a program to its end. Cancelled, it ends everything of it (asks, waits, kills) before it raises."""
-        assert self._folders is not None, "run is called between open and close"
-        attempt = _Attempt(task, program, self._folders, self._account, self.path, self._settings.grace_seconds)
+        assert self._host is not None, "run is called between open and close"
+        attempt = _Attempt(task, program, self._host)
         try:
-            failure = await to_the_end(attempt.start)
-            if failure is not None:
-                return failure
-            await attempt.exited()
+            if program.files or program.prepare is not None or not self._host.launcher.is_up:
+                await to_the_end(attempt.prepare_slowly)
+            else:
+                attempt.prepare()
+            attempt.launch()
+        except (OSError, ValueError, LauncherDied) as error:
+            await to_the_end(attempt.remove_folder)
+            return attempt.not_launched(error)
+        except asyncio.CancelledError:
+            await to_the_end(attempt.remove_folder)
+            raise
+        try:
+            await attempt.ended()
         except asyncio.CancelledError:
             await to_the_end(attempt.end)
             raise
-        return await to_the_end(attempt.finish)
+        return attempt.outcome() if attempt.finish_at_once() else await to_the_end(attempt.finish)
+
+
+class _Host:
+    """What all attempts of an executor share: the room, the launcher, the groups."""
+
+    def __init__(self, settings: ProgramSettings, path: str) -> None:
+        self.settings = settings
+        self.path = path
+        self.contains = settings.containment == "full"
+        self.account: Account | None = account_for(settings.run_as)
+        self.folders = WorkFolders(settings.work_root, self.account)
+        self.groups: Groups | None = None
+        self.level = Level.NONE
+        self.nothing = -1
+
+    async def open(self) -> None:
+        room = await asyncio.to_thread(self.folders.open)
+        try:
+            if self.contains:
+                (room / ".stage").mkdir(0o711)
+                (room / ".stage").chmod(0o711)
+                self._open_groups(room)
+            self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            self.launcher = Launcher(SetUp(room, self.account, self.contains, self.settings.hidden))
+            await self.launcher.open()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open_groups(self, room: Path) -> None:
+        groups = Groups(find_trees(), room.name)
+        self.folders.remember(groups.bases)
+        try:
+            groups.open()
+        except OSError:  # they could be made a moment ago
+            groups.close()
+            self.level = Level.RLIMITS
+        else:
+            self.groups, self.level = groups, groups.level
+
+    async def close(self) -> None:
+        if hasattr(self, "launcher"):
+            await self.launcher.close()
+        if self.nothing >= 0:
+            os.close(self.nothing)
+        if self.groups is not None:
+            await asyncio.to_thread(self.groups.close)
+        await asyncio.to_thread(self.folders.close)
+
+    def plan(self, name: str, resources: Resources | None) -> GroupPlan:
+        return GroupPlan() if self.groups is None else self.groups.plan(name, resources, self.settings.pids_max)
+
+    def limits(self, resources: Resources | None) -> list[tuple[int, int, int]]:
+        """Of every single process; what groups limit for all of an attempt together is left to them."""
+        if not self.contains:
+            return []
+        files = self.settings.open_files_max
+        limits = [(resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_NOFILE, files, files)]
+        if self.groups is None:
+            memory = None if resources is None else resources.memory
+            if memory is not None:
+                limits.append((resource.RLIMIT_AS, memory, memory))
+            pids = (None if resources is None else resources.pids) or self.settings.pids_max
+            # The kernel counts all processes of the user, also those that are no business of this attempt.
+            most = pids + _tasks_of_machine()
+            limits.append((resource.RLIMIT_NPROC, most, most))
+        return limits
 
 
 class _Attempt:
     """One program, from its folder to its exit code."""
 
-    def __init__(
-        self,
-        task: Task,
-        program: Program,
-        folders: WorkFolders,
-        account: Account | None,
-        path: str,
-        grace_seconds: float,
-    ) -> None:
+    def __init__(self, task: Task, program: Program, host: _Host) -> None:
         self._task = task
         self._program = program
-        self._folders = folders
-        self._account = account
-        self._path = path
-        self._grace_seconds = grace_seconds
+        self._host = host
+        self._plan = GroupPlan()
         self._folder: Path | None = None
-        self._child: Child | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._start_in = Path()
+        self._launched: Launched | None = None
+        self._end: Ended | None = None
+        self._pipes: list[int] = []
         self._readers: list[LineReader] = []
         self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._log = many_of(task.log)
 
-    async def start(self, _: asyncio.Event) -> Failed | None:
-        """Starts the program in a thread: with a change of user, Python must fork, which takes milliseconds."""
-        try:
-            process = await asyncio.to_thread(self._start_process)
-        except (OSError, ValueError) as error:
-            await self._remove_folder()
-            return _not_started(self._program.argv[0], self._path, error)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
-        self._child = Child(process, _marks(self._task))
-        self._readers = [
-            LineReader(process.stdout.fileno(), "stdout", self._log),
-            LineReader(process.stderr.fileno(), "stderr", self._keep_and_log),
-        ]
-        return None
+    async def prepare_slowly(self, _: asyncio.Event) -> None:
+        """In a thread: there are files to write. The launcher is started again if it has died."""
+        await self._host.launcher.open()
+        await asyncio.to_thread(self.prepare)
 
-    async def exited(self) -> None:
-        assert self._child is not None
-        await self._child.exited()
-
-    async def end(self, hurry: asyncio.Event) -> None:
-        """Ends the program and everything it started. Nothing to do when it was never started."""
-        if self._child is not None:
-            await self._child.end(self._grace_seconds, hurry)
-            await self._release()
-
-    async def finish(self, _: asyncio.Event) -> Outcome:
-        """The program has ended by itself: clears up after it and says what came out."""
-        assert self._child is not None
-        code = await self._child.clear_up()
-        if self._task.keep_outputs is not None and self._folder is not None:
-            await self._task.keep_outputs(self._folder / OUTPUT_FOLDER)
-        await self._release()
-        return self._outcome(code)
-
-    def _start_process(self) -> "subprocess.Popen[bytes]":
-        program, account = self._program, self._account
+    def prepare(self) -> None:
         name = f"{self._task.run_id}-{self._task.fence}"
-        self._folder, start_in = self._folders.make(name, program.cwd)
-        self._folders.add(self._folder, program.files)
+        folders, program = self._host.folders, self._program
+        self._folder, self._start_in = folders.make(name, program.cwd)
+        if program.files:
+            folders.add(self._folder, program.files)
         if program.prepare is not None:
             program.prepare(self._folder)
         if self._task.keep_outputs is not None:
-            self._folders.make_inner(self._folder, OUTPUT_FOLDER)
-        with _standard_input(program.stdin) as standard_input:
-            return subprocess.Popen(
-                program.argv,
-                bufsize=0,
-                stdin=standard_input,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=start_in,
-                env=self._environment(self._folder),
-                start_new_session=True,
-                user=account.user_id if account else None,
-                group=account.group_id if account else None,
-                extra_groups=[] if account else None,
-                umask=0o077,
-            )
+            folders.make_inner(self._folder, OUTPUT_FOLDER)
+
+    def launch(self) -> None:
+        """Hands the program to the launcher. That it could not be started is heard as its end."""
+        assert self._folder is not None
+        host, task = self._host, self._task
+        self._plan = host.plan(self._folder.name, task.resources)
+        inner = [] if task.keep_outputs is None else [self._folder / OUTPUT_FOLDER]
+        what = Launch(
+            self._program.argv,
+            self._environment(self._folder),
+            host.path,
+            self._folder,
+            self._start_in,
+            self._plan,
+            host.limits(task.resources),
+            host.contains and self._program.contained,
+            [*inner, self._folder],
+        )
+        out, out_of_program = os.pipe()
+        err, err_of_program = os.pipe()
+        given = _standard_input(self._program.stdin)
+        try:
+            self._pipes = [out, err]
+            standard = (host.nothing if given is None else given, out_of_program, err_of_program)
+            self._launched = host.launcher.launch(what, standard)
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(out_of_program)
+            os.close(err_of_program)
+            if given is not None:
+                os.close(given)
+        self._readers = [LineReader(out, "stdout", self._log), LineReader(err, "stderr", self._keep_and_log)]
+
+    async def ended(self) -> None:
+        """Returns when nothing of the program is left, after its end or that of the launcher."""
+        assert self._launched is not None
+        launched = self._launched
+        try:
+            # Without groups, the end may be left to us: somebody has to look for what the program has started.
+            await asyncio.wait((launched.ended, launched.pid), return_when=asyncio.FIRST_COMPLETED)
+            if not launched.ended.done():
+                await to_the_end(self._clear_up)
+            self._end = launched.ended.result()
+        except LauncherDied:
+            await to_the_end(self._clear_up_alone)
+
+    async def end(self, hurry: asyncio.Event) -> None:
+        """Ends the program and everything it started; `hurry` cuts the grace short."""
+        launched = self._launched
+        assert launched is not None
+        try:
+            if not launched.ended.done():
+                launched.ask()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._host.settings.grace_seconds):
+                        await first_of(self._gone(launched), hurry.wait())
+                if not launched.ended.done():
+                    launched.kill()
+                    if not self._plan.groups:
+                        await self._clear_up(hurry)
+            self._end = await _result(launched.ended)
+        except LauncherDied:
+            await self._clear_up_alone(hurry)
+        await self.finish(hurry, keep=False)
+
+    async def _gone(self, launched: Launched) -> None:
+        """Returns when nothing of the tree is alive. Children may need their grace longer than the first process."""
+        if not self._plan.groups:
+            leftovers = self._leftovers(await _result(launched.pid))
+            await asyncio.to_thread(leftovers.ask_outside_group)
+            await _none_left(leftovers.look)
+            launched.reap()
+        await asyncio.wait((launched.ended,))
+
+    async def _clear_up(self, _: asyncio.Event) -> None:
+        """Ends what the launcher cannot find without a group, and lets it bury the rest."""
+        assert self._launched is not None
+        launched = self._launched
+        await _none_left(self._leftovers(await _result(launched.pid)).kill)
+        launched.reap()
+        await asyncio.wait((launched.ended,))
+
+    async def _clear_up_alone(self, _: asyncio.Event) -> None:
+        """The launcher has died. The first process of every attempt dies with it, but not what that has started."""
+        await _none_left(self._leftovers(_NO_SESSION).kill)
+        await asyncio.to_thread(remove_groups, self._plan.groups)
+
+    def _leftovers(self, session: int) -> Leftovers:
+        task = self._task
+        marks = f"HOURHAND_RUN_ID={task.run_id}".encode(), f"HOURHAND_FENCE_TOKEN={task.fence}".encode()
+        return Leftovers(session, marks)
+
+    def finish_at_once(self) -> bool:
+        """Clears up if that needs no waiting; says whether it did not."""
+        if self._end is None or not self._end.folder_is_removed:
+            return False
+        if not all(reader.drained() for reader in self._readers):
+            return False
+        self._close_pipes()
+        self._say_usage()
+        return True
+
+    async def finish(self, _: asyncio.Event, keep: bool = True) -> Outcome:
+        """Clears up after a program that has ended and says what came out."""
+        if keep and self._task.keep_outputs is not None and self._folder is not None and self._folder.exists():
+            await self._task.keep_outputs(self._folder / OUTPUT_FOLDER)
+        for reader in self._readers:
+            await reader.drain(_DRAIN_SECONDS_MAX)
+        self._close_pipes()
+        self._say_usage()
+        if self._end is None or not self._end.folder_is_removed:
+            await self.remove_folder(_)
+        return self.outcome()
+
+    def _close_pipes(self) -> None:
+        for reader in self._readers:
+            reader.close()
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._pipes = []
+
+    async def remove_folder(self, _: asyncio.Event) -> None:
+        if self._folder is not None:
+            await asyncio.to_thread(remove, self._folder)
+
+    def _readings(self) -> dict[str, str]:
+        return {} if self._end is None else dict(zip(self._plan.reads, self._end.readings, strict=False))
+
+    def _say_usage(self) -> None:
+        if self._end is not None and not self._end.step:
+            self._task.usage = usage_of(self._end, self._readings(), self._host.level)
+
+    def outcome(self) -> Outcome:
+        end, program = self._end, self._program
+        if end is None:
+            return Lost()
+        if end.step == "execute":
+            return not_started(program.argv[0], self._host.path, end.error_number, end.error)
+        if end.step:
+            return not_prepared(end.step, end.error)
+        return outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+
+    def not_launched(self, error: Exception) -> Outcome:
+        if isinstance(error, LauncherDied):
+            return Lost()
+        if isinstance(error, OSError) and error.errno != errno.E2BIG:
+            return not_prepared("", str(error))
+        return not_started(self._program.argv[0], self._host.path, None, str(error))
 
     def _environment(self, folder: Path) -> dict[str, str]:
         task = self._task
         return {
-            "PATH": self._path,
+            "PATH": self._host.path,
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "LANG": "C.UTF-8",
@@ -212,57 +398,32 @@ class _Attempt:
         self._error_tail.extend(line[:_TAIL_CHARS] for line in lines[-_TAIL_LINES:])
         return self._log(stream, lines)
 
-    async def _release(self) -> None:
-        assert self._process is not None
-        for reader in self._readers:
-            await reader.drain(_DRAIN_SECONDS_MAX)
-            reader.close()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-        await self._remove_folder()
 
-    async def _remove_folder(self) -> None:
-        if self._folder is not None:
-            await asyncio.to_thread(remove, self._folder)
-
-    def _outcome(self, code: int) -> Outcome:
-        if code in self._program.ok_exit_codes:
-            return Succeeded({"exit_code": code})
-        tail = "".join(f"\n{line}" for line in self._error_tail)
-        if code < 0:
-            name = signal_name(-code)
-            return Failed(Reason.SIGNAL, clipped(f"killed by {name}{tail}"), tags=signal_tags(name))
-        error = clipped(f"exited with code {code}{tail}")
-        return Failed(Reason.EXIT_CODE, error, result={"exit_code": code}, tags=exit_tags(code))
+async def _result(future: asyncio.Future[_Value]) -> _Value:
+    """Waits without taking the future along when the wait is cancelled: others wait for it too."""
+    await asyncio.wait((future,))
+    return future.result()
 
 
-def _standard_input(text: str | None) -> BinaryIO:
+async def _none_left(look: Callable[[], Sequence[int]]) -> None:
+    """Returns when a look finds nothing any more."""
+    pause = 0.002
+    while await asyncio.to_thread(look):
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LOOK_SECONDS_MAX)
+
+
+def _standard_input(text: str | None) -> int | None:
     """A file in memory: unlike a pipe it needs nobody to feed it, and a program may ignore it."""
     if text is None:
-        return open(os.devnull, "rb")
-    file = open(os.memfd_create("stdin"), "w+b")  # noqa: SIM115 - the caller closes it
-    file.write(text.encode("utf-8", "replace"))
-    file.seek(0)
-    return file
+        return None
+    handle = os.memfd_create("stdin")
+    with open(handle, "wb", closefd=False) as file:
+        file.write(text.encode("utf-8", "replace"))
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
 
 
-def _marks(task: Task) -> tuple[bytes, bytes]:
-    """What only this attempt's processes carry in their environment."""
-    return f"HOURHAND_RUN_ID={task.run_id}".encode(), f"HOURHAND_FENCE_TOKEN={task.fence}".encode()
-
-
-def _not_started(program: str, path: str, error: OSError | ValueError) -> Failed:
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EACCES and "/" not in program and shutil.which(program, path=path) is None:
-        number = errno.ENOENT  # a folder in PATH that the user may not enter hides that the program is nowhere
-    match number:
-        case errno.ENOENT:
-            message = f"{program!r} was not found on this executor"
-        case errno.EACCES | errno.EPERM:
-            message = f"{program!r} may not be executed"
-        case errno.ENOEXEC:
-            message = f"{program!r} is not a program: a script needs a first line such as #!/bin/sh"
-        case _:
-            message = f"{program!r} could not be started: {error}"
-    return Failed(Reason.NOT_STARTED, clipped(message), retryable=number in _PASSING_ERRORS)
+def _tasks_of_machine() -> int:
+    with open("/proc/loadavg") as file:
+        return int(file.read().split()[3].partition("/")[2])

@@ -12,12 +12,13 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hourhand.job_kinds.cgroups import remove_groups
 from hourhand.model.errors import BadConfiguration
 
 _PREFIX: Final = "hourhand-work-"
@@ -56,7 +57,8 @@ class WorkFolders:
         self._room: Path | None = None
         self._lock: int | None = None
 
-    def open(self) -> None:
+    def open(self) -> Path:
+        """Makes the room, and clears away those that others have left."""
         try:
             if not self._base.exists():
                 self._base.mkdir(parents=True)
@@ -68,6 +70,12 @@ class WorkFolders:
         self._lock = _locked(self._room)
         (self._room / _MARK).touch()
         remove_abandoned(self._base)
+        return self._room
+
+    def remember(self, groups: Sequence[str]) -> None:
+        """Control groups that go with the room: whoever finds it abandoned removes them."""
+        assert self._room is not None
+        (self._room / _MARK).write_text("".join(f"{group}\n" for group in groups))
 
     def close(self) -> None:
         if self._room is not None:
@@ -123,6 +131,7 @@ def remove_abandoned(base: Path) -> None:
                 continue
             lock = _locked(room)
             if lock is not None:
+                remove_groups((room / _MARK).read_text().splitlines() if (room / _MARK).exists() else ())
                 _end_processes(room)
                 remove(room)
                 os.close(lock)

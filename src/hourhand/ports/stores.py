@@ -201,7 +201,8 @@ class Finish(msgspec.Struct, frozen=True):
     @property
     def is_plain(self) -> bool:
         """Whether there is nothing to say but that it has succeeded, and when."""
-        return self.state is RunState.SUCCEEDED and self.result is self.reason is self.error is self.usage is None
+        said = self.result is not None or self.reason is not None or self.error is not None or self.usage is not None
+        return self.state is RunState.SUCCEEDED and not said
 
 
 class Requeue(msgspec.Struct, frozen=True):

@@ -1,0 +1,237 @@
+"""Control groups for attempts: where they can be made, what limits attempts in them, what they tell afterwards.
+
+Version 2 is used where it has the controllers, else version 1, else nothing. A machine may have both: the controllers
+in version 1, and beside them a tree of version 2 without any, in which a group can still be killed as one. Groups are
+made below the executor's own, so what limits it limits its attempts too. This module decides and reads; making,
+joining, killing and removing the groups of attempts is the launcher's work.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+from hourhand.job_kinds.launcher_kernel import kill_members
+from hourhand.model.resources import Resources
+from hourhand.model.usage import Level
+
+CONTROLLERS: Final[Sequence[str]] = ("memory", "pids", "cpu")
+_PERIOD_MICROSECONDS: Final = 100_000
+_QUOTA_MICROSECONDS_MIN: Final = 1000
+_REMOVE_ROUNDS_MAX: Final = 200
+_UNIFIED: Final = "unified"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """The groups of one attempt."""
+
+    groups: Sequence[str] = ()
+    """To be made, joined, and removed at the end. By the first one its processes are found and killed."""
+    writes: Sequence[tuple[str, str]] = ()
+    """Files and what is written into them before the start."""
+    reads: Mapping[str, str] = field(default_factory=dict)
+    """What is read at the end, by its name here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Where this process may make groups: a folder by controller, and the one that groups are killed by."""
+
+    level: Level
+    tracker: str | None = None
+    by_controller: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> list[str]:
+        return list(dict.fromkeys(root for root in (self.tracker, *self.by_controller.values()) if root is not None))
+
+
+def find_trees(proc: Path = Path("/proc/self")) -> Trees:
+    """What there is, by trying: missing rights and controllers and read-only mounts show in the making of a group."""
+    found = {name: path for name, path in _own_groups(proc) if _can_make_groups(path)}
+    two = found.get(_UNIFIED)
+    if two is not None and (base := _delegated(two)) is not None:
+        return Trees(Level.CGROUP2, base, dict.fromkeys(CONTROLLERS, base))
+    one = {name: found[name] for name in CONTROLLERS if name in found}
+    tracker = two if two is not None and _has_kill(two) else found.get("freezer") or one.get("pids")
+    if tracker is not None and {"memory", "pids"} <= one.keys():
+        return Trees(Level.CGROUP1, tracker, one)
+    return Trees(Level.RLIMITS)
+
+
+class Groups:
+    """The groups of one executor. Used between `open` and `close`."""
+
+    def __init__(self, trees: Trees, name: str) -> None:
+        self._trees = trees
+        self._bases = {root: f"{root}/{name}" for root in trees.roots}
+
+    @property
+    def level(self) -> Level:
+        return self._trees.level
+
+    @property
+    def bases(self) -> list[str]:
+        """The folders that all groups are in: what somebody else has to remove if we cannot."""
+        return list(self._bases.values())
+
+    def open(self) -> None:
+        for base in self._bases.values():
+            os.mkdir(base)
+            if self.level is Level.CGROUP2:
+                with open(f"{base}/cgroup.subtree_control", "w") as file:
+                    file.write(" ".join(f"+{name}" for name in CONTROLLERS))
+
+    def close(self) -> None:
+        remove_groups(self.bases)
+
+    def plan(self, name: str, resources: Resources | None, pids_max: int) -> GroupPlan:
+        """The groups of one attempt, with what it has declared as their limits."""
+        if self._trees.tracker is None:
+            return GroupPlan()
+        cpu = None if resources is None else resources.cpu
+        memory = None if resources is None else resources.memory
+        pids = pids_max if resources is None or resources.pids is None else resources.pids
+        by = {
+            controller: f"{self._bases[root]}/{name}"
+            for controller, root in self._trees.by_controller.items()
+            if controller != "cpu" or cpu is not None
+        }
+        tracker = f"{self._bases[self._trees.tracker]}/{name}"
+        make = self._version_2 if self.level is Level.CGROUP2 else self._version_1
+        writes = [(f"{by['pids']}/pids.max", str(pids)), *make(by, memory, cpu)]
+        return GroupPlan(list(dict.fromkeys([tracker, *by.values()])), writes, self._reads(by, tracker))
+
+    def _version_2(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
+        if memory is not None:
+            yield f"{by['memory']}/memory.max", str(memory)
+            if os.path.exists(f"{self._bases[self._trees.by_controller['memory']]}/memory.swap.max"):
+                yield f"{by['memory']}/memory.swap.max", "0"
+            yield f"{by['memory']}/memory.oom.group", "1"  # half a job is no use to anybody
+        if cpu is not None:
+            yield f"{by['cpu']}/cpu.max", f"{_quota(cpu)} {_PERIOD_MICROSECONDS}"
+
+    def _version_1(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
+        if memory is not None:
+            yield f"{by['memory']}/memory.limit_in_bytes", str(memory)
+            if os.path.exists(f"{self._bases[self._trees.by_controller['memory']]}/memory.memsw.limit_in_bytes"):
+                yield f"{by['memory']}/memory.memsw.limit_in_bytes", str(memory)  # no swap beside it
+        if cpu is not None and "cpu" in by:
+            yield f"{by['cpu']}/cpu.cfs_period_us", str(_PERIOD_MICROSECONDS)
+            yield f"{by['cpu']}/cpu.cfs_quota_us", str(_quota(cpu))
+
+    def _reads(self, by: Mapping[str, str], tracker: str) -> dict[str, str]:
+        is_two = self.level is Level.CGROUP2
+        return {
+            "peak": f"{by['memory']}/{'memory.peak' if is_two else 'memory.max_usage_in_bytes'}",
+            "killed": f"{by['memory']}/{'memory.events' if is_two else 'memory.oom_control'}",
+            "refused": f"{by['pids']}/pids.events",
+            "cpu": f"{tracker}/cpu.stat",
+        }
+
+
+def number_in(text: str, name: str) -> int | None:
+    """The number beside a name, in a file of lines like `name 5`."""
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.strip().isdecimal():
+            return int(value)
+    return None
+
+
+def remove_groups(bases: Iterable[str]) -> bool:
+    """Kills everything in these groups and those in them, and removes them. Whether they are gone."""
+    done = True
+    for base in bases:
+        done = _remove(base) and done
+    return done
+
+
+def _remove(base: str) -> bool:
+    for _ in range(_REMOVE_ROUNDS_MAX):
+        inner = [entry.path for entry in os.scandir(base) if entry.is_dir()] if os.path.isdir(base) else []
+        try:
+            for group in [*inner, base]:
+                with suppress(FileNotFoundError):
+                    os.rmdir(group)
+            return True
+        except OSError:
+            for group in [*inner, base]:
+                kill_members(os.fsencode(group))
+            sleep(0.005)
+    return False
+
+
+def _quota(cpu: float) -> int:
+    return max(round(cpu * _PERIOD_MICROSECONDS), _QUOTA_MICROSECONDS_MIN)
+
+
+def _own_groups(proc: Path) -> Iterator[tuple[str, str]]:
+    """The group of this process in every tree, as a folder, by controller; `unified` is version 2."""
+    places = _mounts(proc)
+    for line in (proc / "cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(",") if names else [_UNIFIED]:
+            for root, mounted_at in places.get(name, ()):
+                below = os.path.relpath(path, root)
+                if not below.startswith(".."):
+                    yield name, os.path.normpath(os.path.join(mounted_at, below))
+                    break
+
+
+def _mounts(proc: Path) -> dict[str, list[tuple[str, str]]]:
+    """For each controller, which part of its tree is mounted where."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in (proc / "mountinfo").read_text().splitlines():
+        own, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        root, place = own.split(" ")[3:5]
+        if kind == "cgroup2":
+            found.setdefault(_UNIFIED, []).append((root, place))
+        elif kind == "cgroup":
+            for name in options.split(" ")[-1].split(","):
+                found.setdefault(name, []).append((root, place))
+    return found
+
+
+def _can_make_groups(folder: str) -> bool:
+    probe = f"{folder}/hourhand-probe-{os.getpid()}"
+    try:
+        os.mkdir(probe)
+    except OSError:
+        return False
+    os.rmdir(probe)
+    return True
+
+
+def _has_kill(folder: str) -> bool:
+    """A group that is not the root has the file from Linux 5.14 on."""
+    probe = f"{folder}/hourhand-probe-{os.getpid()}"
+    os.mkdir(probe)
+    try:
+        return os.path.exists(f"{probe}/cgroup.kill")
+    finally:
+        os.rmdir(probe)
+
+
+def _delegated(own: str) -> str | None:
+    """A group of version 2 whose children can have all controllers: our own, or, where processes live in a group beside
+    those of their jobs, the one above."""
+    for base in (own, os.path.dirname(own)):
+        try:
+            has = set(Path(base, "cgroup.controllers").read_text().split())
+            if not has.issuperset(CONTROLLERS):
+                continue
+            on = set(Path(base, "cgroup.subtree_control").read_text().split())
+            missing = [f"+{name}" for name in CONTROLLERS if name not in on]
+            if missing:  # refused where the group has processes of its own
+                Path(base, "cgroup.subtree_control").write_text(" ".join(missing))
+        except OSError:
+            continue
+        if _can_make_groups(base):
+            return base
+    return None

@@ -1,0 +1,223 @@
+"""What the launcher asks of the kernel: small calls without any memory of their own.
+
+Part of a program of its own, see `launcher_process.py`: nothing of ours is imported, and little of anybody's.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterable, Mapping
+
+_READ_BYTES_MAX = 4096
+_LIST_BYTES_MAX = 1 << 20
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_MS_PLAIN = 0x2 | 0x4 | 0x8  # no set-user-id, no devices, no programs
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
+_LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
+_LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+# --- the process itself -----------------------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """What loses its parent below us becomes our child."""
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """After a change of user, which clears it."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def gain_nothing() -> None:
+    """No program that is executed from now on, whatever its mode, has more rights than this process."""
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def limit(which: int, soft: int, hard: int) -> None:
+    """Never above what we may have ourselves."""
+    _, most = resource.getrlimit(which)
+    if most != resource.RLIM_INFINITY:
+        hard = min(hard, most)
+    resource.setrlimit(which, (min(soft, hard), hard))
+
+
+def execute(argv: list[bytes], environment: Mapping[bytes, bytes], path: bytes) -> None:
+    """As execvpe does, but the error tells of the program that was found, not of the last place it is not in."""
+    program = argv[0]
+    if b"/" in program:
+        os.execve(program, argv, environment)  # noqa: S606 - without a shell: that is the point
+    fault: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in path.split(b":"):
+        try:
+            os.execve(os.path.join(folder, program), argv, environment)  # noqa: S606
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                fault = error
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                break
+    raise fault
+
+
+def children() -> list[int]:
+    """Ours, looked at until two looks say the same: a list that is read while one ends may lack another."""
+    path = b"/proc/self/task/%d/children" % os.getpid()
+    now, last = read(path, _LIST_BYTES_MAX), None
+    while now != last:
+        now, last = read(path, _LIST_BYTES_MAX), now
+    return [int(pid) for pid in now.split()]
+
+
+# --- what it can see and reach ----------------------------------------------------------------------------------
+
+
+def landlock_rules() -> int:
+    """Rules that leave files alone but set apart: who is outside cannot be looked into, nor, from version 6 on,
+    signalled or reached by abstract sockets. A descriptor, negative where the kernel has no Landlock."""
+    version: int = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    if version <= 0:
+        return -1
+    rules = (ctypes.c_uint64 * 3)(_LANDLOCK_MAKE_DEVICES, 0, _LANDLOCK_SCOPES)
+    handle: int = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
+    return handle
+
+
+def landlock(rules: int) -> None:
+    if _libc.syscall(_LANDLOCK_RESTRICT, rules, 0) != 0:
+        raise _fault("landlock")
+
+
+def hide(paths: Iterable[bytes], room: bytes) -> None:
+    """Puts emptiness over the paths for us and all our children, but not over the room, wherever it is. Raises OSError
+    where the kernel does not let us."""
+    if os.geteuid() == 0:
+        _call("unshare", _CLONE_NEWNS)
+    else:
+        user, group = os.geteuid(), os.getegid()
+        _call("unshare", _CLONE_NEWNS | _CLONE_NEWUSER)
+        write(b"/proc/self/setgroups", b"deny")
+        write(b"/proc/self/uid_map", b"%d %d 1" % (user, user))
+        write(b"/proc/self/gid_map", b"%d %d 1" % (group, group))
+    _mount(None, b"/", None, _MS_REC | _MS_SLAVE)  # what the machine mounts later is seen here too
+    handle = os.open(room, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path in paths:
+            if os.path.isdir(path):
+                _mount(b"tmpfs", path, b"tmpfs", _MS_PLAIN, b"size=64k,mode=711")
+                if room.startswith(path + b"/"):
+                    os.makedirs(room, 0o711)
+                    _mount(b"/proc/self/fd/%d" % handle, room, None, _MS_BIND)
+            elif os.path.exists(path):
+                _mount(b"/dev/null", path, None, _MS_BIND)
+    finally:
+        os.close(handle)
+
+
+def hide_processes() -> None:
+    """Who looks into /proc sees those processes only that he could look into."""
+    _mount(b"proc", b"/proc", b"proc", _MS_PLAIN, b"hidepid=ptraceable")
+
+
+def see_one_folder(room: bytes, stage: bytes, name: bytes) -> None:
+    """Lets this process see nothing in the room but the folder of that name. The stage is a folder in the room, with
+    an empty one of the name in it."""
+    _call("unshare", _CLONE_NEWNS)
+    _mount(os.path.join(room, name), os.path.join(stage, name), None, _MS_BIND)
+    _mount(stage, room, None, _MS_BIND | _MS_REC)
+
+
+# --- control groups ---------------------------------------------------------------------------------------------
+
+
+def members(group: bytes) -> list[int]:
+    return [int(pid) for pid in read(group + b"/cgroup.procs", _LIST_BYTES_MAX).split()]
+
+
+def send_to_member(group: bytes, pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        handle = os.pidfd_open(pid)
+        try:
+            if pid in members(group):  # only now is the number pinned to one process
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def kill_members(group: bytes) -> None:
+    try:
+        write(group + b"/cgroup.kill", b"1")
+    except OSError:  # of version 1, or older than the file
+        _kill_one_by_one(group)
+
+
+def _kill_one_by_one(group: bytes) -> None:
+    with contextlib.suppress(OSError):  # frozen, they cannot fork while they are killed
+        write(group + b"/freezer.state", b"FROZEN")
+    for pid in members(group):
+        send_to_member(group, pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        write(group + b"/freezer.state", b"THAWED")
+
+
+def remove_all(folders: Iterable[bytes]) -> bool:
+    """Whether none of these folders or groups is there any more. What follows one that is not empty is left too."""
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def write(path: bytes, value: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, value)
+    finally:
+        os.close(handle)
+
+
+def read(path: bytes, bytes_max: int = _READ_BYTES_MAX) -> bytes:
+    """Empty when it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    pieces = []
+    try:
+        while bytes_max > 0 and (piece := os.read(handle, bytes_max)):
+            pieces.append(piece)
+            bytes_max -= len(piece)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+    return b"".join(pieces)
+
+
+def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
+    _call("mount", source, target, kind, ctypes.c_ulong(flags), data)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(_libc, name)(*arguments) != 0:
+        raise _fault(name)
+
+
+def _fault(name: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,0 +1,404 @@
+"""The process that starts programs for an executor, and is the parent of all of them.
+
+An executor has threads and much memory: a fork of it is slow, and what a child of it may safely do before its exec is
+next to nothing. This process has one thread and hardly any memory. It is started by `launcher.py` as a program of its
+own, imports nothing of ours but `launcher_kernel.py`, and is told what to do over a socket in packets of fields without
+NUL, which is what arguments, variables and paths are anyway.
+
+It promises that an attempt is reported as ended only when nothing of it is left, that the number of its first process
+is taken until then, and that everything ends when the executor does: also when that was killed, which shows as the end
+of the socket. Which limits and groups there are is the executor's to decide; here they are only put into effect.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # last: some of our names are the standard library's
+    import launcher_kernel as kernel  # type: ignore[import-not-found]
+else:
+    from hourhand.job_kinds import launcher_kernel as kernel
+
+PACKET_BYTES_MAX = 128 * 1024
+HEARD_AT_ONCE = 16
+PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.001, 0.1
+BURY_SECONDS = 1.0
+"""How long what has lost its parent and died may wait to be buried. Until then it counts as a process."""
+FAREWELL_SECONDS_MAX = 10.0
+NOT_EXECUTED = 127
+MASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Meant for the executor, which decides what follows. Masked, not ignored: what is ignored stays so in programs."""
+
+Fields = Sequence[bytes]
+
+
+def main() -> None:
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.setblocking(False)
+    os.set_inheritable(channel.fileno(), False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would programs
+        signal.signal(number, signal.SIG_DFL)
+    os.umask(0o077)
+    kernel.adopt_orphans()
+    launcher = Launcher(channel)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # a collection in a child would copy every page that it touches
+    launcher.serve()
+    launcher.end_everything()
+
+
+class Attempt:
+    """One program, from its request to its report."""
+
+    def __init__(self, number: bytes, groups: Fields, reads: Fields, folders: Fields) -> None:
+        self.number = number
+        self.groups = groups
+        """Control groups of its own; by the first one its processes are found and killed."""
+        self.reads = reads
+        """What of them is to be reported."""
+        self.folders = folders
+        """To be removed at the end if they are empty, in this order; the last one is its own."""
+        self.pid = 0
+        self.handle = -1
+        self.has_exited = False
+        self.has_grace = False
+        """It was asked to end: what it started is not killed with its first process."""
+        self.is_left = False
+        """The executor was told that something may be left, and looks after it."""
+        self.pause = PAUSE_SECONDS_MIN
+        self.look_at = 0.0
+        self.readings: Fields = ()
+
+    @property
+    def name(self) -> bytes:
+        return os.path.basename(self.folders[-1])
+
+
+class Launcher:
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._attempts: dict[bytes, Attempt] = {}
+        self._by_handle: dict[int, Attempt] = {}
+        self._by_pid: dict[int, Attempt] = {}
+        self._waiting: set[Attempt] = set()
+        """Their first process has ended, and something of them is left."""
+        self._bury_at = 0.0
+        self._has_orphans = False
+        self._unsent: list[bytes] = []
+        self._is_open = True
+        self._account: tuple[int, int] | None = None
+        self._contains = False
+        self._rules = -1
+        self._room: bytes | None = None
+        """Where the folders of attempts are; None where all may see all of them."""
+        self._faults, self._faults_write = os.pipe()
+        os.set_blocking(self._faults, False)
+        self._told: dict[int, Fields] = {}
+        self._epoll = select.epoll()
+        self._epoll.register(channel.fileno(), select.EPOLLIN)
+
+    def serve(self) -> None:
+        while self._is_open:
+            for handle, _ in self._epoll.poll(self._seconds_to_next_look()):
+                if handle == self._channel.fileno():
+                    self._hear()
+                else:
+                    self._note_exit(self._by_handle.pop(handle))
+            self._look_again()
+            self._flush()
+
+    # --- what the executor says -------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        for _ in range(HEARD_AT_ONCE):  # then it is the turn of those that have exited
+            try:
+                data, handles = self._receive()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data, handles = b"", []
+            if not data:
+                self._is_open = False
+                return
+            try:
+                self._do(lists_of(data), handles)
+            finally:
+                for handle in handles:
+                    os.close(handle)
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        data, handles, _, _ = socket.recv_fds(self._channel, PACKET_BYTES_MAX, 4, socket.MSG_CMSG_CLOEXEC)
+        if data == b"\0":  # too long for a packet: it lies in a file in memory
+            with open(handles.pop(), "rb") as file:
+                file.seek(0)
+                data = file.read()
+        return data, handles
+
+    def _do(self, lists: Sequence[Fields], handles: Sequence[int]) -> None:
+        [verb, *about], rest = lists[0], lists[1:]
+        if verb == b"launch":
+            self._launch(about[0], handles, *rest)
+        elif verb == b"set_up":
+            self._set_up(*rest)
+        else:
+            attempt = self._attempts.get(about[0])  # it may just have ended
+            if attempt is not None:
+                {b"ask": self._ask, b"kill": self._kill, b"reap": self._reap}[verb](attempt)
+
+    def _set_up(self, how: Fields, account: Fields, hidden: Fields) -> None:
+        """Once, before anything is launched. Says what it could do; whether that is enough is the executor's to say."""
+        done = []
+        contains, room = how
+        if account:
+            self._account = int(account[0]), int(account[1])
+        self._contains = contains == b"1"
+        if self._contains:
+            self._rules = kernel.landlock_rules()
+            if self._rules >= 0:
+                done.append(b"landlock")
+            with contextlib.suppress(OSError):
+                kernel.hide(hidden, room)
+                self._room = room
+                done.append(b"mounts")
+            with contextlib.suppress(OSError):  # only root may
+                if self._room is not None:
+                    kernel.hide_processes()
+                    done.append(b"proc")
+        self._say(b"ready", b" ".join(done))
+
+    def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
+        [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders = what
+        attempt = Attempt(number, groups, reads, folders)
+        room = self._room if contains == b"1" else None
+        try:
+            for group in groups:
+                os.mkdir(group, 0o755)
+            for target, value in zip(writes[::2], writes[1::2], strict=True):
+                kernel.write(target, value)
+            if room is not None:
+                attempt.folders = [os.path.join(stage_in(room), attempt.name), *folders]
+                os.mkdir(attempt.folders[0], 0o700)
+            attempt.pid = os.fork()
+        except OSError as error:
+            kernel.remove_all(groups)
+            kernel.remove_all(attempt.folders[: len(attempt.folders) - len(folders)])
+            self._say(b"refused", number, b"prepare", b"%d" % (error.errno or 0), os.fsencode(str(error)))
+            return
+        if attempt.pid == 0:
+            self._become(attempt, handles, argv, environment, limits, path, start_in, contains == b"1")
+        attempt.handle = os.pidfd_open(attempt.pid)
+        self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
+        self._epoll.register(attempt.handle, select.EPOLLIN)
+
+    def _ask(self, attempt: Attempt) -> None:
+        """Asks everything of an attempt to end, each once: what is not in the first one's group, by itself."""
+        attempt.has_grace = True
+        self._signal_group(attempt, signal.SIGTERM)
+        for group in attempt.groups[:1]:
+            for pid in kernel.members(group):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    if os.getpgid(pid) != attempt.pid:
+                        kernel.send_to_member(group, pid, signal.SIGTERM)
+        if not attempt.groups:
+            self._say(b"asked", attempt.number, b"%d" % attempt.pid)
+
+    def _kill(self, attempt: Attempt) -> None:
+        attempt.has_grace = False
+        self._signal_group(attempt, signal.SIGKILL)
+        for group in attempt.groups[:1]:
+            kernel.kill_members(group)
+
+    def _reap(self, attempt: Attempt) -> None:
+        """The executor has seen to what was left."""
+        if attempt.has_exited:
+            self._finish(attempt)
+
+    # --- the new process --------------------------------------------------------------------------------------
+
+    def _become(
+        self, attempt: Attempt, handles: Sequence[int], argv: Fields, environment: Fields, limits: Fields, path: bytes,
+        start_in: bytes, contains: bool,
+    ) -> None:  # fmt: skip
+        """In the child: becomes the program, or says why not and ends. Never returns."""
+        step = b"contain"
+        try:
+            os.setsid()
+            for group in attempt.groups:
+                kernel.write(group + b"/cgroup.procs", b"0")
+            for which, soft, hard in zip(limits[::3], limits[1::3], limits[2::3], strict=True):
+                kernel.limit(int(which), int(soft), int(hard))
+            if self._room is not None and contains:
+                kernel.see_one_folder(self._room, stage_in(self._room), attempt.name)
+            if self._account is not None:
+                user, group_id = self._account
+                os.setgroups([])
+                os.setresgid(group_id, group_id, group_id)
+                os.setresuid(user, user, user)
+            kernel.die_with_parent()
+            step = b"enter"
+            os.chdir(start_in)
+            step = b"contain"
+            if contains:
+                kernel.gain_nothing()
+                if self._rules >= 0:
+                    kernel.landlock(self._rules)
+            for target, handle in enumerate(handles[:3]):
+                os.dup2(handle, target)
+            # What was sent meanwhile is delivered now, and does to it what it does to any program.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, MASKED)
+            step = b"execute"
+            kernel.execute(list(argv), dict(entry.split(b"=", 1) for entry in environment), path)
+        except BaseException as error:
+            number = error.errno or 0 if isinstance(error, OSError) else 0
+            said = os.fsencode(str(error))[:200].replace(b"\n", b" ")
+            os.write(self._faults_write, b"\0".join((b"%d" % os.getpid(), step, b"%d" % number, said)) + b"\n")
+        finally:
+            os._exit(NOT_EXECUTED)
+
+    # --- ends -------------------------------------------------------------------------------------------------
+
+    def _note_exit(self, attempt: Attempt) -> None:
+        self._epoll.unregister(attempt.handle)
+        os.close(attempt.handle)
+        attempt.has_exited = True
+        self._look(attempt)
+
+    def _look(self, attempt: Attempt) -> None:
+        """Finishes the attempt if nothing of it is left; else sees to it, and looks again later."""
+        if attempt.groups:
+            attempt.readings = [kernel.read(path) for path in attempt.reads]
+            if kernel.remove_all(attempt.groups):  # the kernel removes a group only when nobody is in it
+                self._finish(attempt)
+                return
+            if not attempt.has_grace:
+                kernel.kill_members(attempt.groups[0])
+            attempt.look_at = time.monotonic() + attempt.pause
+            attempt.pause = min(2 * attempt.pause, PAUSE_SECONDS_MAX)
+            self._waiting.add(attempt)
+        elif not self._orphans():
+            self._finish(attempt)
+        elif not attempt.is_left:
+            attempt.is_left = True
+            if not attempt.has_grace:
+                self._signal_group(attempt, signal.SIGKILL)
+            self._say(b"left", attempt.number, b"%d" % attempt.pid)
+
+    def _finish(self, attempt: Attempt) -> None:
+        self._waiting.discard(attempt)
+        _, status, used = os.wait4(attempt.pid, 0)
+        del self._attempts[attempt.number], self._by_pid[attempt.pid]
+        step, number, said = self._fault_of(attempt.pid) if status == NOT_EXECUTED << 8 else (b"", b"0", b"")
+        is_removed = kernel.remove_all(attempt.folders)
+        facts = (used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, used.ru_inblock * 512, used.ru_oublock * 512)
+        self._say(
+            b"ended", attempt.number, b"%d" % status, step, number, said, b"1" if is_removed else b"0",
+            b" ".join([b"%.6f" % fact for fact in facts]), *attempt.readings,
+        )  # fmt: skip
+
+    def _fault_of(self, pid: int) -> Fields:
+        """What a child said that did not become its program."""
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self._faults, 65536).split(b"\n"):
+                if line:
+                    of, *said = line.split(b"\0")
+                    self._told[int(of)] = said
+        return self._told.pop(pid, (b"", b"0", b""))
+
+    def _orphans(self) -> list[int]:
+        """Children that are no attempt's first process: they have lost their parent. The dead are buried."""
+        found = []
+        for pid in kernel.children():
+            if pid not in self._by_pid:
+                with contextlib.suppress(ChildProcessError):
+                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                        found.append(pid)
+        self._has_orphans = bool(found)
+        return found
+
+    def _look_again(self) -> None:
+        now = time.monotonic()
+        for attempt in [attempt for attempt in self._waiting if attempt.look_at <= now]:
+            self._look(attempt)
+        if now >= self._bury_at or not self._attempts:
+            self._bury_at = now + BURY_SECONDS
+            for pid in self._orphans():
+                if not self._attempts:  # whoever it belonged to has ended
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)  # not waited for yet: the number is its own
+
+    def _seconds_to_next_look(self) -> float:
+        if self._unsent:
+            return 0.01
+        if self._waiting:
+            return max(0.0, min(attempt.look_at for attempt in self._waiting) - time.monotonic())
+        return BURY_SECONDS if self._attempts or self._has_orphans else -1
+
+    def _signal_group(self, attempt: Attempt, number: int) -> None:
+        try:
+            os.killpg(attempt.pid, number)  # not waited for yet: the number is its own
+        except ProcessLookupError:  # it has no session yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(attempt.pid, number)
+        except PermissionError:
+            pass
+
+    def end_everything(self) -> None:
+        """The executor is gone: nobody wants what these programs do any more, others will get their runs."""
+        end = time.monotonic() + FAREWELL_SECONDS_MAX
+        while time.monotonic() < end:
+            for attempt in self._attempts.values():
+                self._kill(attempt)
+            alive = 0
+            for pid in kernel.children():
+                with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    alive += os.waitpid(pid, os.WNOHANG)[0] == 0
+            left = [attempt for attempt in self._attempts.values() if not kernel.remove_all(attempt.groups)]
+            if not alive and not left:
+                break
+            time.sleep(0.002)
+
+    # --- what is said to the executor ---------------------------------------------------------------------------
+
+    def _say(self, *fields: bytes) -> None:
+        self._unsent.append(b"\0".join(fields))
+
+    def _flush(self) -> None:
+        while self._unsent:
+            try:
+                self._channel.send(self._unsent[0], socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._is_open = False
+                return
+            del self._unsent[0]
+
+
+def stage_in(room: bytes) -> bytes:
+    return os.path.join(room, b".stage")
+
+
+def lists_of(data: bytes) -> list[Fields]:
+    """Lists of fields, each led by its length."""
+    fields = data.split(b"\0")
+    lists: list[Fields] = []
+    at = 0
+    while at < len(fields):
+        count = int(fields[at])
+        lists.append(fields[at + 1 : at + 1 + count])
+        at += 1 + count
+    return lists
+
+
+if __name__ == "__main__":
+    main()

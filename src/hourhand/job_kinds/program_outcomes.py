@@ -1,0 +1,89 @@
+"""What the end of a program means: the outcome of its attempt, in words that a person can act on, and what it took."""
+
+import errno
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from hourhand.job_kinds.cgroups import number_in
+from hourhand.job_kinds.child import signal_name
+from hourhand.job_kinds.launcher import Ended
+from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
+from hourhand.model.resources import Resources, tell_size
+from hourhand.model.retry import exit_tags, signal_tags
+from hourhand.model.states import Reason
+from hourhand.model.usage import Level, Usage
+
+_PASSING_ERRORS: Final = frozenset(
+    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.ENOSPC}
+)
+"""Reasons not to start a program that are the machine's and may pass, unlike a program that does not exist."""
+
+
+def outcome_of(
+    ended: Ended,
+    readings: Mapping[str, str],
+    ok_exit_codes: Collection[int],
+    resources: Resources | None,
+    error_tail: Iterable[str],
+) -> Outcome:
+    """Of a program that was executed."""
+    code = ended.code
+    if code in ok_exit_codes:
+        return Succeeded({"exit_code": code})
+    tail = "".join(f"\n{line}" for line in error_tail)
+    result = {"exit_code": code} if code >= 0 else None
+    tags = exit_tags(code) if code >= 0 else signal_tags(signal_name(-code))
+    if number_in(readings.get("killed", ""), "oom_kill"):
+        return Failed(Reason.MEMORY_LIMIT, clipped(_too_much_memory(resources) + tail), result=result, tags=tags)
+    refused = number_in(readings.get("refused", ""), "max")
+    hint = f"; it was refused {refused} further processes: resources.pids says how many it may have" if refused else ""
+    if code < 0:
+        return Failed(Reason.SIGNAL, clipped(f"killed by {signal_name(-code)}{hint}{tail}"), tags=tags)
+    return Failed(Reason.EXIT_CODE, clipped(f"exited with code {code}{hint}{tail}"), result=result, tags=tags)
+
+
+def _too_much_memory(resources: Resources | None) -> str:
+    if resources is None or resources.memory is None:
+        return (
+            "the executor ran out of memory, and the kernel ended the program; resources.memory would keep room for it"
+        )
+    allowed = tell_size(resources.memory)
+    return f"needed more memory than the {allowed} of resources.memory, and the kernel ended it; declare more"
+
+
+def not_started(program: str, path: str, number: int | None, error: str) -> Failed:
+    """Of a program that could not be executed."""
+    if number == errno.EACCES and "/" not in program and shutil.which(program, path=path) is None:
+        number = errno.ENOENT  # a folder in PATH that the user may not enter hides that the program is nowhere
+    match number:
+        case errno.ENOENT:
+            message = f"{program!r} was not found on this executor"
+        case errno.EACCES | errno.EPERM:
+            message = f"{program!r} may not be executed"
+        case errno.ENOEXEC:
+            message = f"{program!r} is not a program: a script needs a first line such as #!/bin/sh"
+        case _:
+            message = f"{program!r} could not be started: {error}"
+    return Failed(Reason.NOT_STARTED, clipped(message), retryable=number in _PASSING_ERRORS)
+
+
+def not_prepared(step: str, error: str) -> Failed:
+    """Of a program that was never tried, because what it runs in could not be made. That is nothing of the job's."""
+    what = {
+        "enter": "its work folder cannot be entered; kinds.work_root must be where the user of jobs can go",
+        "contain": "it could not be contained",
+    }.get(step, "what it runs in could not be made")
+    return Failed(Reason.NOT_STARTED, clipped(f"{what}: {error}"))
+
+
+def usage_of(ended: Ended, readings: Mapping[str, str], level: Level) -> Usage:
+    peak = readings.get("peak", "").strip()
+    microseconds = number_in(readings.get("cpu", ""), "usage_usec")
+    return Usage(
+        level,
+        round(ended.cpu_seconds if microseconds is None else microseconds / 1e6, 6),
+        int(peak) if peak.isdecimal() else ended.memory_bytes_peak,
+        ended.read_bytes,
+        ended.written_bytes,
+    )
