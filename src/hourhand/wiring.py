@@ -300,7 +300,7 @@ class ExecutorNode(Node):
         settings = config.executor
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
         workers = max(config.kinds.worker_processes_max, settings.slots_process)
-        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers))
+        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers), [config.home])
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
         self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")

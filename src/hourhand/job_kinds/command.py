@@ -14,12 +14,13 @@ from hourhand.ports.job_kind import SlotClass, Task
 class CommandKind:
     name = "command"
 
-    def __init__(self, programs: ProgramRunner | None = None) -> None:
+    def __init__(self, programs: ProgramRunner | None = None, allow_shell: bool = False) -> None:
         self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
         self._programs = programs or ProgramRunner()
+        self._allow_shell = allow_shell
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
-        return command_faults(payload)
+        return command_faults(payload, self._allow_shell)
 
     def needs(self, payload: Mapping[str, Any], job_name: str) -> str:
         return self.name
@@ -35,12 +36,12 @@ class CommandKind:
 
     async def run(self, task: Task) -> Outcome:
         payload = task.payload
-        faults = command_faults(payload)
+        faults = command_faults(payload, self._allow_shell)
         if faults:  # checked at submission already; a stored job may be older than a rule
             message = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         program = Program(
-            payload["argv"],
+            ["sh", "-c", payload["argv"]] if payload.get("shell") else payload["argv"],
             payload.get("env", {}),
             payload.get("cwd", ""),
             payload.get("stdin"),

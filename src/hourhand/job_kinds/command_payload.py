@@ -6,16 +6,19 @@ from typing import Any, Final
 from hourhand.job_kinds.payload_checks import is_integer, nul_byte, pointer_to, unknown_fields, wrong_type
 from hourhand.model.errors import Fault
 
-FIELDS: Final = ("argv", "env", "cwd", "stdin", "ok_exit_codes")
+FIELDS: Final = ("argv", "shell", "env", "cwd", "stdin", "ok_exit_codes")
 
 _RESERVED_NAMES: Final = frozenset({"PATH"})
 _RESERVED_BEGINNINGS: Final = ("LD_", "PYTHON", "HOURHAND_")
 """Variables that make a program load other code, or that tell it who it is."""
 
 
-def command_faults(payload: Mapping[str, Any]) -> list[Fault]:
-    faults = [_shell_or(fault) for fault in unknown_fields(payload, FIELDS)]
-    faults += _argv_faults(payload)
+def command_faults(payload: Mapping[str, Any], allow_shell: bool = False) -> list[Fault]:
+    faults = unknown_fields(payload, FIELDS)
+    if payload.get("shell", False) is False:
+        faults += _argv_faults(payload)
+    else:
+        faults += _shell_faults(payload, allow_shell)
     if "env" in payload:
         faults += _env_faults(payload["env"])
     if "cwd" in payload:
@@ -27,11 +30,18 @@ def command_faults(payload: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
-def _shell_or(fault: Fault) -> Fault:
-    if fault.pointer != "/shell":
-        return fault
-    hint = 'ask for a shell openly: "argv": ["sh", "-c", "…"]'
-    return Fault("/shell", "shell-forbidden", "commands are never handed to a shell", hint)
+def _shell_faults(payload: Mapping[str, Any], allow_shell: bool) -> list[Fault]:
+    if payload["shell"] is not True:
+        return [wrong_type("/shell", "true or false", payload["shell"])]
+    if not allow_shell:
+        hint = 'name the program and its arguments: "argv": ["program", "argument"], or grant it by kinds.allow_shell'
+        return [Fault("/shell", "shell-forbidden", "this installation hands no commands to a shell", hint)]
+    line = payload.get("argv")
+    if not isinstance(line, str):
+        return [wrong_type("/argv", "one text for the shell, with shell: true", line)]
+    if not line.strip():
+        return [Fault("/argv", "program-required", "must say what to run")]
+    return [nul_byte("/argv")] if "\0" in line else []
 
 
 def _argv_faults(payload: Mapping[str, Any]) -> list[Fault]:

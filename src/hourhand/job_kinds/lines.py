@@ -154,6 +154,8 @@ class LineReader:
 
     def drained(self) -> bool:
         """Reads what is in the pipe, up to a bound; whether that was its end."""
+        self._is_patient = False
+        self._go_on()
         for _ in range(DRAIN_BYTES_MAX // READ_BYTES):
             if not self._read_once():
                 break

@@ -5,11 +5,11 @@ whose object is called with the `KindSettings` and returns a `JobKind`. It is im
 asked for; a package that is broken breaks its own kind and no other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
@@ -46,6 +46,14 @@ class KindSettings:
     """Where commands get their private folders; that user must be able to reach it. None makes one that fits."""
     command_path: str | None = None
     """The PATH of commands; None passes the executor's own on."""
+    containment: Literal["full", "none"] = "full"
+    """`none` starts programs faster, but without limits, and they see all files and processes that their user can."""
+    pids_max: int = 512
+    """Processes and threads of one attempt, unless its job declares `resources.pids`; a fork bomb ends there."""
+    open_files_max: int = 4096
+    """Files that one process of a contained program may have open."""
+    allow_shell: bool = False
+    """Whether commands may say `shell: true` and be one line for `sh`: what is put into the line may then be code."""
     interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
     programs. What is not on this machine, or not for the user of jobs, is not offered."""
@@ -114,14 +122,17 @@ def kinds_for_checking(settings: KindSettings | None = None) -> Kinds:
     return Kinds(settings, builtin_kinds(settings, HandlerRegistry()))
 
 
-def kinds_for_running(settings: KindSettings) -> Kinds:
-    """For executors. Raises BadConfiguration naming every handler module and every package that is broken."""
-    kinds = Kinds(settings, builtin_kinds(settings, load_handlers(settings.handler_modules)))
+def kinds_for_running(settings: KindSettings, hidden: Sequence[Path] = ()) -> Kinds:
+    """For executors. Raises BadConfiguration naming every handler module and every package that is broken.
+
+    `hidden` is what contained programs do not see: the executor's own files.
+    """
+    kinds = Kinds(settings, builtin_kinds(settings, load_handlers(settings.handler_modules), hidden))
     kinds.load_all()
     return kinds
 
 
-def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str, JobKind]:
+def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry, hidden: Sequence[Path] = ()) -> dict[str, JobKind]:
     workers = WorkerPoolSettings(
         modules=settings.handler_modules,
         processes_max=settings.worker_processes_max,
@@ -131,11 +142,20 @@ def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry) -> dict[str
         grace_seconds=settings.grace_seconds,
     )
     programs = ProgramRunner(
-        ProgramSettings(settings.grace_seconds, settings.run_as, settings.work_root, settings.command_path)
+        ProgramSettings(
+            settings.grace_seconds,
+            settings.run_as,
+            settings.work_root,
+            settings.command_path,
+            settings.containment,
+            settings.pids_max,
+            settings.open_files_max,
+            tuple(hidden),
+        )
     )
     kinds: list[JobKind] = [
         PythonKind(handlers, workers),
-        CommandKind(programs),
+        CommandKind(programs, settings.allow_shell),
         ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as)),
         HttpKind(_http_settings(settings)),
     ]

@@ -70,7 +70,18 @@ def test_an_empty_list_of_exit_codes_is_refused():
     assert found({"argv": ["x"], "ok_exit_codes": []}) == [("/ok_exit_codes", "invalid-exit-code")]
 
 
-def test_a_shell_must_be_asked_for_openly():
-    [fault] = command_faults({"argv": ["x"], "shell": True})
-    assert fault.code == "shell-forbidden"
-    assert "sh" in (fault.hint or "")
+def test_a_shell_needs_a_grant():
+    for argv in ("ls | wc", ["ls"]):
+        [fault] = command_faults({"argv": argv, "shell": True})
+        assert (fault.pointer, fault.code) == ("/shell", "shell-forbidden")
+        assert "kinds.allow_shell" in (fault.hint or "")
+
+
+def test_a_granted_shell_takes_one_line():
+    assert command_faults({"argv": "ls | wc", "shell": True}, allow_shell=True) == []
+    assert command_faults({"argv": ["ls"], "shell": False}, allow_shell=True) == []
+    for argv, code in ((["ls"], "wrong-type"), (" ", "program-required"), ("a\0", "nul-byte"), (None, "wrong-type")):
+        [fault] = command_faults({"argv": argv, "shell": True}, allow_shell=True)
+        assert (fault.pointer, fault.code) == ("/argv", code)
+    [fault] = command_faults({"argv": "ls", "shell": "yes"}, allow_shell=True)
+    assert (fault.pointer, fault.code) == ("/shell", "wrong-type")
