@@ -295,12 +295,16 @@ class ExecutorNode(Node):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        from hourhand.job_kinds.artifact_cache import ArtifactCache
         from hourhand.job_kinds.registry import kinds_for_running
 
         settings = config.executor
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
         workers = max(config.kinds.worker_processes_max, settings.slots_process)
-        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers), [config.home])
+        artifacts = ArtifactCache(
+            config.home / "artifact-cache", config.kinds.artifact_cache_bytes_max, self.store.artifacts, self.blobs
+        )
+        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers), [config.home], artifacts)
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
         self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")
@@ -365,6 +369,7 @@ class ApiNode(Node):
         from hourhand.api.streaming import Streams
         from hourhand.job_kinds.registry import kinds_for_checking
         from hourhand.operations.access import Access
+        from hourhand.operations.artifacts import ArtifactOperations
         from hourhand.operations.backfills import BackfillOperations
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
@@ -407,6 +412,7 @@ class ApiNode(Node):
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
             placing=PlacingOperations(Placing(self.database), store.jobs),
             watch=RunWatch(ProgressBoard(self.database)),
+            artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
         )
         self.streams = Streams(config.api.streams_max)
         self.app = build_app(operations, config.api, self.streams)

@@ -52,6 +52,8 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
         versions=VersionOperations(store.versions, store.jobs, store.calendars, KINDS, clock, bus),
         forecast=ForecastOperations(Forecasts(store.database), store.nodes, clock),
         placing=NOBODY,
+        artifacts=NOBODY,
+        watch=NOBODY,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ Every request takes the same way: gate (host, sizes) → router → caller → p
 Somebody else serves the application; nothing here listens.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from hourhand.api.accepting import negotiate
 from hourhand.api.answers import TEXT, Answer, Facts, facts_of, header
 from hourhand.api.asgi import App, Receive, Scope, Send
 from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_credentials
-from hourhand.api.bodies import BodyRoom, Patience, Place, content_type_of, read_body
+from hourhand.api.bodies import BodyRoom, Patience, Place, content_type_of, read_body, refuse_other_content, stream_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.gate import Gate
 from hourhand.api.openapi import openapi_document
@@ -20,6 +20,7 @@ from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
 from hourhand.api.refusals import BadRequest
 from hourhand.api.router import Router
+from hourhand.api.routes.artifacts import ArtifactRoutes
 from hourhand.api.routes.backfills import BackfillRoutes
 from hourhand.api.routes.calendars import CalendarRoutes
 from hourhand.api.routes.cluster import ClusterRoutes
@@ -42,6 +43,7 @@ from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.api.streaming import StreamAnswer, Streams
 from hourhand.operations.access import Access
+from hourhand.operations.artifacts import ArtifactOperations
 from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.cluster import ClusterOperations
@@ -84,6 +86,7 @@ class ApiOperations:
     forecast: ForecastOperations
     placing: PlacingOperations
     watch: RunWatch
+    artifacts: ArtifactOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
@@ -110,6 +113,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *PauseRoutes(operations.pauses).endpoints(),
         *BackfillRoutes(operations.backfills).endpoints(),
         *ForecastRoutes(operations.forecast).endpoints(),
+        *ArtifactRoutes(operations.artifacts, settings).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),
@@ -181,6 +185,7 @@ class _Service:
                 client_address=scope["client"][0] if scope.get("client") else "",
                 authenticated=caller,
                 caller_in=lambda namespace: self._authenticated(credentials, namespace),
+                stream=self._stream(endpoint, facts, receive) if endpoint.streamed else None,
             )
             return await endpoint.handler(call)
 
@@ -192,12 +197,17 @@ class _Service:
         return await self._authenticator.authenticate(credentials, namespace)
 
     async def _body(self, endpoint: Endpoint, facts: Facts, receive: Receive, place: Place) -> tuple[bytes, str]:
-        if endpoint.body is None:
+        if endpoint.body is None or endpoint.streamed:
             return b"", ""
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
         body = await read_body(facts.headers, receive, bytes_max, self._patience, place)
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
+
+    def _stream(self, endpoint: Endpoint, facts: Facts, receive: Receive) -> AsyncIterator[bytes]:
+        bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
+        refuse_other_content(facts.headers, endpoint.body_media)
+        return stream_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max)
 
     def _base_url(self, scope: Scope, facts: Facts) -> str:
         if self._settings.public_url is not None:

@@ -5,7 +5,7 @@ a second later costs nothing meanwhile, whoever is let in and kept waiting costs
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -146,3 +146,35 @@ def content_type_of(headers: Mapping[bytes, bytes], accepted: Sequence[str]) -> 
     if media_type not in accepted or foreign_charset:
         raise UnsupportedMedia(raw[:100], accepted)
     return media_type
+
+
+def refuse_other_content(headers: Mapping[bytes, bytes], accepted: Sequence[str]) -> None:
+    """As `content_type_of`, but a body that does not say what it is may be anything."""
+    content_type_of({b"content-type": accepted[0].encode(), **headers}, accepted)
+
+
+async def stream_body(
+    headers: Mapping[bytes, bytes], receive: Receive, bytes_max: int, seconds_max: float
+) -> AsyncIterator[bytes]:
+    """The body piece by piece, as it comes. `seconds_max` is the patience with each piece: a large body takes its time,
+    but whoever sends nothing for so long has gone."""
+    announced = headers.get(b"content-length", b"").lstrip(b"0")
+    if announced.isdigit() and int(announced[:20]) > bytes_max:
+        raise BodyTooLarge(bytes_max)
+    size = 0
+    while True:
+        try:
+            async with asyncio.timeout(seconds_max):
+                message = await receive()
+        except TimeoutError:
+            raise RequestTimeout(seconds_max) from None
+        if message["type"] != "http.request":
+            raise RequestTimeout(seconds_max)  # the caller hung up; nobody reads the answer
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > bytes_max:
+            raise BodyTooLarge(bytes_max)
+        if piece:
+            yield piece
+        if not message.get("more_body"):
+            return

@@ -5,7 +5,7 @@ parameters known, its body read within the limits. It gives back an `Answer`.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -39,6 +39,8 @@ class Call:
     authenticated: Caller | None
     caller_in: Callable[[str], Awaitable[Caller]]
     """The same caller in another namespace, if its token allows that."""
+    stream: AsyncIterator[bytes] | None = None
+    """The body piece by piece, where the endpoint takes it so."""
 
     @property
     def caller(self) -> Caller:
@@ -98,6 +100,8 @@ class Endpoint:
     body_media: tuple[str, ...] = (JSON,)
     body_bytes_max: int | None = None
     """Where the limit differs from the settings' `body_bytes_max`."""
+    streamed: bool = False
+    """True where the handler takes the body piece by piece and judges it itself; then `body` is not read before."""
     parameters: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
     """Those that mean something here and not everywhere."""

@@ -31,6 +31,7 @@ STATUS: Final[Mapping[type[Exception], int]] = {
     errors.Conflict: 409,
     errors.IdempotencyKeyReused: 422,
     errors.BodyTooLarge: 413,
+    errors.ArchiveTooLarge: 413,
     errors.UnsupportedMedia: 415,
     errors.InvalidFields: 422,
     errors.Overloaded: 503,

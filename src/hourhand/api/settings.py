@@ -20,6 +20,8 @@ class ApiSettings:
     """A larger body is refused while it is still being read."""
     batch_bytes_max: int = 64 << 20
     """The same for a batch of jobs; it is held in memory as a whole."""
+    artifact_bytes_max: int = 256 << 20
+    """The same for an upload of code; it is written to disk as it comes and never held in memory."""
     bodies_bytes_max: int = 128 << 20
     """All bodies in hand at one time; further requests are refused with 503 and asked to come back. What is made of a
     body takes several times its size."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from hourhand.cli.exits import NoInput
-from hourhand.cli.script_files import script_values
+from hourhand.cli.script_files import ScriptFile, script_file
 from hourhand.cli.times import TimeFault, parse_time
 from hourhand.model.local_time import ZoneFault, format_instant
 
@@ -57,9 +57,8 @@ _OPTIONS: Final = (
     click.option("--payload", metavar="JSON", help="What the job is given, as a JSON object."),
     click.option("--payload-file", metavar="FILE", help="The same from a file, - for stdin."),
     click.option("--handler", metavar="NAME", help="Python handler to call; makes a python job."),
-    click.option(
-        "--script", metavar="FILE", help="File to run, - for stdin; makes a script job. Arguments go after --."
-    ),
+    click.option("--script", metavar="FILE", help="File to run, - for stdin, or archive; arguments go after --."),
+    click.option("--entry", metavar="PATH", help="With --script and an archive: the file in it to run."),
     click.option(
         "--language", metavar="WORD", help="Of --script; else by its suffix or first line: bash, python, node."
     ),
@@ -190,15 +189,18 @@ class Pieces(NamedTuple):
 
     kind: str | None
     values: dict[str, Any]
+    script: ScriptFile | None = None
+    """Of a script: it may have to be uploaded first."""
 
 
 def payload_pieces(ctx: click.Context, given: Mapping[str, Any], words: Sequence[str] | None) -> Pieces:
     http = {name: given[name] for name in ("url", "method", "body") if given[name] is not None}
-    if given["language"] is not None and given["script"] is None:
-        raise click.UsageError("--language goes with --script", ctx)
+    if given["script"] is None and (given["language"] or given["entry"]):
+        raise click.UsageError(f"--{'language' if given['language'] else 'entry'} goes with --script", ctx)
+    script = None if given["script"] is None else script_file(ctx, given, words)
     found = {
-        "command": {"argv": list(words)} if words and given["script"] is None else {},
-        "script": {} if given["script"] is None else script_values(given["script"], given["language"], words),
+        "command": {"argv": list(words)} if words and script is None else {},
+        "script": {} if script is None else script.values,
         "http": _http(http),
         "python": {"handler": given["handler"]} if given["handler"] is not None else {},
     }
@@ -207,7 +209,7 @@ def payload_pieces(ctx: click.Context, given: Mapping[str, Any], words: Sequence
         wanted = [given["kind"]] if given["kind"] else []
         both = " and ".join(dict.fromkeys([*wanted, *kinds]))
         raise click.UsageError(f"a job is of one kind; these options make it {both}", ctx)
-    return Pieces(kinds[0], found[kinds[0]]) if kinds else Pieces(None, {})
+    return Pieces(kinds[0], found[kinds[0]], script) if kinds else Pieces(None, {})
 
 
 def parse_labels(pairs: Sequence[str]) -> dict[str, str]:

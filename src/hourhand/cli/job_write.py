@@ -16,6 +16,7 @@ from hourhand.cli.job_fields import (
 )
 from hourhand.cli.naming import find_job
 from hourhand.cli.printing import say, show
+from hourhand.cli.script_files import uploaded
 from hourhand.cli.session import connected, session_options
 from hourhand.cli.times import local_time
 from hourhand.cli.watching import check_wait_options, wait_options, watch_run
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hourhand.client import Client, JobView
     from hourhand.client.views import CreatedJobView
 
+_CODE = {"source", "language", "artifact", "entry", "argv", "args"}
 _PARTS = {"retry", "catchup", "placement", "resources"}
 """Fields of which options change one part."""
 
@@ -66,8 +68,6 @@ def create(
     for part in _PARTS & own.keys():
         own[part] = {**(fields.get(part) or {}), **own[part]}
     fields |= own
-    if pieces.values:
-        fields["payload"] = {**(fields.get("payload") or {}), **pieces.values}
     if pieces.kind:
         fields["kind"] = pieces.kind
     fields |= {each: given[each] for each in ("unique_key", "unique_period") if given[each] is not None}
@@ -76,6 +76,9 @@ def create(
     if "name" not in fields:
         raise click.UsageError("a NAME for the job is missing", ctx)
     with connected() as client:
+        values = uploaded(client, pieces.script) if pieces.script is not None else pieces.values
+        if values:
+            fields["payload"] = {**(fields.get("payload") or {}), **values}
         job = client.create_job(**({} if idempotency_key is None else {"idempotency_key": idempotency_key}), **fields)
         say(f"job {job.name!r} {'was there already' if job.replayed else 'is created'}{_due_words(job)}")
         for warning in job.warnings:
@@ -115,7 +118,8 @@ def update(
         job_id = find_job(client, job)
         if pieces.values or "labels" in fields or parts:
             current = client.get_job(job_id)
-            _merge(fields, pieces.kind, pieces.values, current)
+            values = uploaded(client, pieces.script) if pieces.script is not None else pieces.values
+            _merge(fields, pieces.kind, values, current)
             for part, said in parts.items():
                 fields[part] = {**(fields.get(part, getattr(current, part)) or {}), **said}
             # What was merged is only right for the version it was merged with.
@@ -132,7 +136,10 @@ def _merge(fields: dict[str, Any], kind: str | None, values: dict[str, Any], cur
         fields["kind"] = kind
         fields["payload"] = {**fields.get("payload", {}), **values}
     else:
-        fields["payload"] = {**fields.get("payload", current.payload), **values}
+        kept = fields.get("payload", current.payload)
+        if kind == "script":  # another way to say what is run takes the place of the old one
+            kept = {name: value for name, value in kept.items() if name not in _CODE}
+        fields["payload"] = {**kept, **values}
 
 
 def _watch_first_run(client: "Client", job: "JobView", follow: bool) -> None:

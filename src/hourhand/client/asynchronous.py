@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 import httpx
 from msgspec import UNSET, UnsetType
 
-from hourhand.client import calls, planning, scripts, views
+from hourhand.client import artifacts, calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
@@ -354,11 +355,56 @@ class AsyncClient:
     async def whoami(self) -> views.WhoAmI:
         return await self.send(calls.whoami())
 
+    # --- uploaded code ------------------------------------------------------------------------------------
+
+    async def upload_artifact(self, name: str, content: artifacts.Content) -> artifacts.ArtifactView:
+        """Keeps code on the server, for script jobs to run: bytes, a path, or an open file. What is named .zip, .tar,
+        .tar.gz or .tgz is unpacked before it runs."""
+        with artifacts.opened(content) as file:
+            sending = artifacts.Sending(file)
+            call = artifacts.upload(name, sending.digest, sending.size)
+            pieces = sending.pieces_in_turn()
+            request = self._connection.request(call, self._http, pieces, artifacts.ANSWER_SECONDS)
+            return await self._send(call, request)
+
+    async def get_artifact(self, reference: str) -> artifacts.ArtifactView:
+        """By name (the newest), `sha256:…` or `name@sha256:…`."""
+        return await self.send(artifacts.get(reference))
+
+    async def list_artifacts_page(
+        self, *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> artifacts.ArtifactPage:
+        return await self.send(artifacts.list_page(name, limit, cursor))
+
+    async def download_artifact(self, reference: str, target: str | PathLike[str]) -> None:
+        """Writes the content into a file, which is there only when it is whole and its digest right."""
+        call = artifacts.content(reference)
+        request = self._connection.request(call, self._http)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.status_code >= 400:
+                    await response.aread()
+                    call.result(response)
+                with artifacts.Receiving(reference, target) as receiving:
+                    async for piece in response.aiter_bytes():
+                        receiving.take(piece)
+                    receiving.finish(response.headers.get("etag", ""))
+            finally:
+                await response.aclose()
+        except httpx.HTTPError as error:
+            raise self._connection.lost(error, request) from error
+
+    async def delete_artifact(self, reference: str) -> artifacts.ArtifactView:
+        return await self.send(artifacts.delete(reference))
+
     # --- carrying -----------------------------------------------------------------------------------------
 
     async def send(self, call: Call[T]) -> T:
         """Carries one call. Raises ApiProblem when the server refuses, ServerUnreachable when it does not answer."""
-        request = self._connection.request(call, self._http)
+        return await self._send(call, self._connection.request(call, self._http))
+
+    async def _send(self, call: Call[T], request: httpx.Request) -> T:
         try:
             response = await self._http.send(request)
         except httpx.HTTPError as error:

@@ -1,6 +1,7 @@
 """Where a client's requests go and what every one of them carries. Shared by both clients."""
 
 import ssl
+from collections.abc import AsyncIterable, Iterable
 from typing import Any, Final
 
 import httpx
@@ -39,10 +40,23 @@ class Connection:
             "verify": True if self.url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         }
 
-    def request(self, call: Call[Any], http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+    def request(
+        self,
+        call: Call[Any],
+        http: httpx.Client | httpx.AsyncClient,
+        content: Iterable[bytes] | AsyncIterable[bytes] | None = None,
+        answer_seconds: float | None = None,
+    ) -> httpx.Request:
+        """`content`: a body that is made while it is sent. `answer_seconds`: the patience with the answer."""
+        timeout = httpx.Timeout(self.timeout_seconds, pool=None, read=answer_seconds or self.timeout_seconds)
         params = dict(call.params) if self.namespace is None else {**call.params, "namespace": self.namespace}
         return http.build_request(
-            call.method, call.path, params=params or None, content=call.content, headers=dict(call.headers)
+            call.method,
+            call.path,
+            params=params or None,
+            content=call.content if content is None else content,
+            headers=dict(call.headers),
+            timeout=timeout,
         )
 
     def lost(self, error: httpx.HTTPError, request: httpx.Request) -> ServerUnreachable:

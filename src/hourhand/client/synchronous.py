@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 import httpx
 from msgspec import UNSET, UnsetType
 
-from hourhand.client import calls, planning, scripts, views
+from hourhand.client import artifacts, calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
@@ -345,11 +346,56 @@ class Client:
     def whoami(self) -> views.WhoAmI:
         return self.send(calls.whoami())
 
+    # --- uploaded code ------------------------------------------------------------------------------------
+
+    def upload_artifact(self, name: str, content: artifacts.Content) -> artifacts.ArtifactView:
+        """Keeps code on the server, for script jobs to run: bytes, a path, or an open file. What is named .zip, .tar,
+        .tar.gz or .tgz is unpacked before it runs."""
+        with artifacts.opened(content) as file:
+            sending = artifacts.Sending(file)
+            call = artifacts.upload(name, sending.digest, sending.size)
+            pieces = sending.pieces()
+            request = self._connection.request(call, self._http, pieces, artifacts.ANSWER_SECONDS)
+            return self._send(call, request)
+
+    def get_artifact(self, reference: str) -> artifacts.ArtifactView:
+        """By name (the newest), `sha256:…` or `name@sha256:…`."""
+        return self.send(artifacts.get(reference))
+
+    def list_artifacts_page(
+        self, *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> artifacts.ArtifactPage:
+        return self.send(artifacts.list_page(name, limit, cursor))
+
+    def download_artifact(self, reference: str, target: str | PathLike[str]) -> None:
+        """Writes the content into a file, which is there only when it is whole and its digest right."""
+        call = artifacts.content(reference)
+        request = self._connection.request(call, self._http)
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                if response.status_code >= 400:
+                    response.read()
+                    call.result(response)
+                with artifacts.Receiving(reference, target) as receiving:
+                    for piece in response.iter_bytes():
+                        receiving.take(piece)
+                    receiving.finish(response.headers.get("etag", ""))
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            raise self._connection.lost(error, request) from error
+
+    def delete_artifact(self, reference: str) -> artifacts.ArtifactView:
+        return self.send(artifacts.delete(reference))
+
     # --- carrying -----------------------------------------------------------------------------------------
 
     def send(self, call: Call[T]) -> T:
         """Carries one call. Raises ApiProblem when the server refuses, ServerUnreachable when it does not answer."""
-        request = self._connection.request(call, self._http)
+        return self._send(call, self._connection.request(call, self._http))
+
+    def _send(self, call: Call[T], request: httpx.Request) -> T:
         try:
             response = self._http.send(request)
         except httpx.HTTPError as error:

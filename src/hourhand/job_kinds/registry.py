@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final, Literal
 
+from hourhand.job_kinds.artifact_cache import ArtifactCache
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
 from hourhand.job_kinds.http import HttpKind, HttpSettings
@@ -54,6 +55,9 @@ class KindSettings:
     """Files that one process of a contained program may have open."""
     allow_shell: bool = False
     """Whether commands may say `shell: true` and be one line for `sh`: what is put into the line may then be code."""
+    artifact_cache_bytes_max: int = 4 << 30
+    """Room for uploaded code in the home; what was used longest ago goes first. An artifact that takes more than all of
+    it cannot be run here."""
     interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
     programs. What is not on this machine, or not for the user of jobs, is not offered."""
@@ -122,17 +126,25 @@ def kinds_for_checking(settings: KindSettings | None = None) -> Kinds:
     return Kinds(settings, builtin_kinds(settings, HandlerRegistry()))
 
 
-def kinds_for_running(settings: KindSettings, hidden: Sequence[Path] = ()) -> Kinds:
+def kinds_for_running(
+    settings: KindSettings, hidden: Sequence[Path] = (), artifacts: ArtifactCache | None = None
+) -> Kinds:
     """For executors. Raises BadConfiguration naming every handler module and every package that is broken.
 
-    `hidden` is what contained programs do not see: the executor's own files.
+    `hidden` is what contained programs do not see: the executor's own files. Without `artifacts` no uploaded code is
+    run.
     """
-    kinds = Kinds(settings, builtin_kinds(settings, load_handlers(settings.handler_modules), hidden))
+    kinds = Kinds(settings, builtin_kinds(settings, load_handlers(settings.handler_modules), hidden, artifacts))
     kinds.load_all()
     return kinds
 
 
-def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry, hidden: Sequence[Path] = ()) -> dict[str, JobKind]:
+def builtin_kinds(
+    settings: KindSettings,
+    handlers: HandlerRegistry,
+    hidden: Sequence[Path] = (),
+    artifacts: ArtifactCache | None = None,
+) -> dict[str, JobKind]:
     workers = WorkerPoolSettings(
         modules=settings.handler_modules,
         processes_max=settings.worker_processes_max,
@@ -156,7 +168,7 @@ def builtin_kinds(settings: KindSettings, handlers: HandlerRegistry, hidden: Seq
     kinds: list[JobKind] = [
         PythonKind(handlers, workers),
         CommandKind(programs, settings.allow_shell),
-        ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as)),
+        ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as), artifacts),
         HttpKind(_http_settings(settings)),
     ]
     return {kind.name: kind for kind in kinds}

@@ -3,19 +3,25 @@
 An executor offers the languages whose interpreters it has; a run in another language waits for one that does.
 """
 
+import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
+from hourhand.job_kinds.artifact_cache import ArtifactCache, ArtifactUnavailable, place_files
 from hourhand.job_kinds.interpreters import SUFFIXES, find_interpreters
 from hourhand.job_kinds.programs import Program, ProgramRunner
 from hourhand.job_kinds.script_payload import language_of, need_of, script_faults
-from hourhand.job_kinds.work_folders import account_for
+from hourhand.job_kinds.work_folders import Account, account_for
+from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.states import Reason
+from hourhand.ports.artifact_stores import ArtifactRow
 from hourhand.ports.job_kind import SlotClass, Task
+
+_CODE_FOLDER: Final = "artifact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +35,18 @@ class ScriptSettings:
 class ScriptKind:
     name = "script"
 
-    def __init__(self, programs: ProgramRunner | None = None, settings: ScriptSettings | None = None) -> None:
+    def __init__(
+        self,
+        programs: ProgramRunner | None = None,
+        settings: ScriptSettings | None = None,
+        artifacts: ArtifactCache | None = None,
+    ) -> None:
+        """Without `artifacts` nothing that was uploaded can be run here."""
         self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
         self._programs = programs or ProgramRunner()
         self._settings = settings or ScriptSettings()
+        self._artifacts = artifacts
+        self._account: Account | None = None
         self._interpreters: Mapping[str, Sequence[str]] = {}
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
@@ -42,12 +56,15 @@ class ScriptKind:
         return need_of(payload)
 
     def offers(self) -> Sequence[str]:
-        return [f"script:{language}" for language in self._interpreters]
+        uploaded = [] if self._artifacts is None else [self.name]
+        return [*uploaded, *(f"script:{language}" for language in self._interpreters)]
 
     async def open(self) -> None:
         await self._programs.open()
-        account = account_for(self._settings.run_as)
-        self._interpreters = find_interpreters(self._settings.interpreters, self._programs.path, account)
+        if self._artifacts is not None:
+            await self._artifacts.open()
+        self._account = account_for(self._settings.run_as)
+        self._interpreters = find_interpreters(self._settings.interpreters, self._programs.path, self._account)
 
     async def close(self) -> None:
         await self._programs.close()
@@ -59,11 +76,13 @@ class ScriptKind:
             message = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         language = language_of(payload)
-        interpreter = self._interpreters.get(language or "")
-        if language is None or interpreter is None:
+        interpreter = () if language is None else self._interpreters.get(language)
+        if interpreter is None:
             return Failed(Reason.NOT_STARTED, f"this executor has no interpreter for {language!r}")
+        if "artifact" in payload:
+            return await self._run_artifact(task, interpreter)
         cwd = payload.get("cwd", "")
-        file = _file_name(language, cwd)
+        file = _file_name(language or "", cwd)
         program = Program(
             [*interpreter, _way_out_of(cwd) + file, *payload.get("args", ())],
             payload.get("env", {}),
@@ -73,6 +92,47 @@ class ScriptKind:
             {file: payload["source"].encode("utf-8", "replace")},
         )
         return await self._programs.run(task, program)
+
+    async def _run_artifact(self, task: Task, interpreter: Sequence[str]) -> Outcome:
+        reference = read_reference(task.payload["artifact"])
+        if self._artifacts is None or reference is None:
+            return Failed(Reason.NOT_STARTED, "this executor has no way to uploaded code")
+        try:
+            row = await self._artifacts.find(task.namespace, reference)
+            async with self._artifacts.held(row) as files:
+                task.log("log", f"artifact {row.name} sha256:{row.digest}")
+                return await self._programs.run(task, self._program_of(task.payload, row, files, interpreter))
+        except ArtifactUnavailable as missing:
+            return Failed(Reason.NOT_STARTED, clipped(str(missing)), retryable=missing.may_pass)
+
+    def _program_of(
+        self, payload: Mapping[str, Any], row: ArtifactRow, files: Path, interpreter: Sequence[str]
+    ) -> Program:
+        """The code lies in a folder of its own inside the attempt's, in which the program starts."""
+        cwd = payload.get("cwd", "")
+        if "argv" in payload:
+            argv = payload["argv"]
+        else:
+            entry = _way_out_of(cwd) + payload.get("entry", row.name)
+            argv = [*interpreter, entry, *payload.get("args", ())]
+
+        def prepare(folder: Path) -> None:
+            owner = None if self._account is None else (self._account.user_id, self._account.group_id)
+            try:
+                place_files(files, folder / _CODE_FOLDER, owner)
+            except (
+                FileNotFoundError
+            ) as error:  # removed by another executor that shares the cache: fetched anew next time
+                raise OSError(errno.EAGAIN, "the artifact was removed from the cache meanwhile") from error
+
+        return Program(
+            argv,
+            payload.get("env", {}),
+            str(PurePosixPath(_CODE_FOLDER, cwd)),
+            payload.get("stdin"),
+            payload.get("ok_exit_codes", (0,)),
+            prepare=prepare,
+        )
 
     def _slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.PROCESS if need in self.offers() else SlotClass.INLINE

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from hourhand.job_kinds.command_payload import command_faults
 from hourhand.job_kinds.payload_checks import nul_byte, pointer_to, unknown_fields, wrong_type
+from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
 
 FIELDS: Final = ("source", "language", "artifact", "entry", "argv", "args", "env", "cwd", "stdin", "ok_exit_codes")
@@ -39,7 +40,6 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "nodejs": "node",
     "rscript": "r",
 }
-_REFERENCE: Final = re.compile(r"sha256:[0-9a-f]{64}|[A-Za-z0-9][A-Za-z0-9._-]{0,127}(@sha256:[0-9a-f]{64})?")
 _LIKE_A_COMMAND: Final = ("env", "cwd", "stdin", "ok_exit_codes")
 
 
@@ -101,7 +101,7 @@ def _artifact_faults(payload: Mapping[str, Any]) -> list[Fault]:
     reference = payload["artifact"]
     if not isinstance(reference, str):
         faults.append(wrong_type("/artifact", "a string", reference))
-    elif not _REFERENCE.fullmatch(reference):
+    elif read_reference(reference) is None:
         message = "must be the name of an upload, sha256:… of its content, or name@sha256:…"
         faults.append(Fault("/artifact", "invalid-artifact", message))
     if "entry" in payload and "argv" in payload:

@@ -67,6 +67,12 @@ class BodyTooLarge(RequestError):
         self.limit_bytes = limit_bytes
 
 
+class ArchiveTooLarge(RequestError):
+    """An uploaded archive would become more than is allowed."""
+
+    code = "archive-too-large"
+
+
 class UnsupportedMedia(RequestError):
     code = "unsupported-media-type"
 

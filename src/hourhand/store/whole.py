@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from hourhand.database.connections import Database
 from hourhand.model.gates import PRIORITY_WAIT
+from hourhand.store.artifacts import Artifacts
 from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.explain import Explain
@@ -50,6 +51,7 @@ class Store:
     backfills: Backfills
     versions: Versions
     zones: Zones
+    artifacts: Artifacts
 
 
 def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> Store:
@@ -79,4 +81,5 @@ def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> St
         Backfills(database),
         Versions(database),
         Zones(database),
+        Artifacts(database),
     )

@@ -142,6 +142,7 @@ def operations(
         forecast=not_asked,
         placing=not_asked,
         watch=RunWatch(glances, look_seconds=0.001),
+        artifacts=not_asked,
     )
 
 

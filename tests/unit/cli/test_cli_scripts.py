@@ -7,7 +7,7 @@ import pytest
 from click.testing import Result
 from stub_api import Stub
 
-from hourhand.cli.script_files import guess_language
+from hourhand.cli.script_files import artifact_name, guess_language
 
 Run = Callable[..., Result]
 
@@ -60,6 +60,9 @@ def test_what_is_said_wins(hourhand: Run, stub: Stub) -> None:
     ("arguments", "code"),
     [
         (["--script", "no-such-file"], 66),
+        (["--script", "."], 66),
+        (["--entry", "run"], 2),
+        (["--script", "-", "--language", "lua", "--entry", "run"], 2),
         (["--language", "lua"], 2),
         (["--script", "-", "--language", "lua", "--url", "https://example.com"], 2),
         (["--script", "-", "--language", "lua", "--kind", "command"], 2),
@@ -67,3 +70,19 @@ def test_what_is_said_wins(hourhand: Run, stub: Stub) -> None:
 )
 def test_what_cannot_be_meant_is_refused(hourhand: Run, arguments: list[str], code: int) -> None:
     assert hourhand("job", "create", "x", *arguments, input="print(1)").exit_code == code
+
+
+def test_an_archive_needs_to_be_told_what_to_run(hourhand: Run, tmp_path: Path) -> None:
+    (tmp_path / "app.tar.gz").write_bytes(b"whatever it is")
+    done = hourhand("job", "create", "x", "--script", str(tmp_path / "app.tar.gz"))
+
+    assert done.exit_code == 2
+    assert "--entry" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/a/my tool.sh", "my-tool.sh"), (".hidden", "hidden"), ("ä/ö", "artifact"), ("x" * 300, "x" * 128)],
+)
+def test_a_file_gets_a_name_that_the_server_takes(path: str, name: str) -> None:
+    assert artifact_name(path) == name

@@ -1,0 +1,239 @@
+"""What a caller may ask of uploaded code: upload, list, download, delete.
+
+An upload is written to a file of this node first and becomes visible only when all of it is there, is what its digest
+says, and can be unpacked without harm. Nothing is ever held in memory as a whole.
+"""
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Final, Protocol
+from uuid import UUID
+
+import msgspec
+
+from hourhand.model.artifacts import (
+    ARTIFACT_NAME_RULE,
+    ENTRIES_MAX,
+    UNPACKED_BYTES_MAX,
+    form_of,
+    is_artifact_name,
+    read_digest,
+    read_reference,
+)
+from hourhand.model.errors import (
+    ArchiveTooLarge,
+    Conflict,
+    Fault,
+    InvalidFields,
+    InvalidParameter,
+    NotFound,
+    Overloaded,
+)
+from hourhand.operations.requests import Caller
+from hourhand.ports.artifact_stores import ArtifactRow, ArtifactStore, blob_key
+from hourhand.ports.blobs import BlobMissing, Blobs
+from hourhand.runtime import archives
+
+LIMITS: Final = archives.ArchiveLimits(ENTRIES_MAX, UNPACKED_BYTES_MAX)
+_UPLOADS_MAX: Final = 8
+"""Under way at once on this node; each takes room on its disk."""
+_PIECE_BYTES: Final = 1 << 18
+
+
+class ArtifactView(msgspec.Struct, kw_only=True):
+    artifact_id: UUID
+    name: str
+    digest: str
+    """sha256:… of the content."""
+    size: int
+    form: str
+    """`file`, or how it is packed: `tar`, `tar.gz`, `zip`."""
+    entries: int | None
+    """Files and folders in an archive."""
+    unpacked_bytes: int | None
+    uploaded_at: datetime
+    uploaded_by: str
+
+
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+
+class Ids(Protocol):
+    def new_id(self, now: datetime) -> UUID: ...
+
+
+Views = list[ArtifactView]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    view: ArtifactView
+    content: AsyncGenerator[bytes, None]
+
+
+class ArtifactOperations:
+    def __init__(self, store: ArtifactStore, blobs: Blobs, clock: Clock, ids: Ids) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+        self._ids = ids
+        self._uploads = 0
+        self._inspecting = asyncio.Semaphore(1)
+
+    async def upload(
+        self, caller: Caller, name: str, digest: str | None, content: AsyncIterable[bytes]
+    ) -> ArtifactView:
+        """Keeps the content under the name. The name and digest are judged before anything is read."""
+        wanted = _judge(name, digest)
+        async with self._place():
+            with tempfile.TemporaryFile(prefix="hourhand-upload-") as file:
+                found, size = await _spool(content, file)
+                if wanted is not None and found != wanted:
+                    message = f"the content has sha256:{found}; it was damaged on the way or is another file"
+                    raise InvalidFields([Fault("/digest", "digest-mismatch", message)])
+                if not size:
+                    raise InvalidFields([Fault("", "content-required", "there is nothing in it")])
+                contents = await self._contents(file, form_of(name))
+                now = self._clock.now()
+                row = ArtifactRow(
+                    self._ids.new_id(now), name, found, size, form_of(name),
+                    contents and contents.entries, contents and contents.size, now, caller.name,
+                )  # fmt: skip
+                return _view(await self._keep(caller, row, file))
+
+    async def list(self, caller: Caller, name: str | None, before: UUID | None, limit: int) -> Views:
+        """The newest first."""
+        return [_view(row) for row in await self._store.list(caller.namespace_id, name, before, limit)]
+
+    async def get(self, caller: Caller, reference: str) -> ArtifactView:
+        """By id, name, `sha256:…` or `name@sha256:…`."""
+        return _view(await self._find(caller, reference))
+
+    async def download(self, caller: Caller, reference: str) -> Download:
+        row = await self._find(caller, reference)
+        return Download(_view(row), self._content(row))
+
+    async def delete(self, caller: Caller, reference: str) -> ArtifactView:
+        """Refused while jobs that have something to run still refer to it."""
+        row = await self._find(caller, reference)
+        users = await self._store.delete(caller.namespace_id, row.artifact_id)
+        if users is None:
+            raise NotFound("artifact", reference)
+        if users:
+            named = ", ".join(f"{job.name!r} ({job.job_id})" for job in users)
+            raise Conflict("artifact-in-use", f"jobs run it: {named}; change or delete them first")
+        # After the row: a blob without a row is rubbish, a row without its blob would be a promise that is not kept.
+        await self._blobs.delete([row.blob_key])
+        return _view(row)
+
+    # --- steps -------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        if self._uploads >= _UPLOADS_MAX:
+            raise Overloaded(f"{self._uploads} uploads are under way on this node already; send yours again", 5)
+        self._uploads += 1
+        try:
+            yield
+        finally:
+            self._uploads -= 1
+
+    async def _contents(self, file: IO[bytes], form: str) -> archives.Contents | None:
+        if form == "file":
+            return None
+        async with self._inspecting:  # to look into a large one takes seconds of a core that others need too
+            try:
+                return await asyncio.to_thread(archives.inspect, file, form, LIMITS)  # type: ignore[arg-type]
+            except archives.ArchiveUnsafe as fault:
+                raise InvalidFields([Fault("", "archive-unsafe-path", str(fault))]) from None
+            except archives.ArchiveUnreadable as fault:
+                raise InvalidFields([Fault("", "archive-unreadable", str(fault))]) from None
+            except archives.ArchiveTooLarge as fault:
+                raise ArchiveTooLarge(str(fault)) from None
+
+    async def _keep(self, caller: Caller, row: ArtifactRow, file: IO[bytes]) -> ArtifactRow:
+        try:
+            stored = await self._blobs.put(row.blob_key, _pieces(file))
+            assert stored.digest == row.digest, "the blob store kept something else than it was given"
+            superseded = await self._store.put(caller.namespace_id, row)
+        except BaseException:
+            await asyncio.shield(self._blobs.delete([row.blob_key]))
+            raise
+        if superseded is not None:
+            await self._blobs.delete([blob_key(superseded)])
+        return row
+
+    async def _find(self, caller: Caller, text: str) -> ArtifactRow:
+        reference = read_reference(text)
+        if reference is None:
+            message = f"{text[:80]!r} is no artifact: write its name, sha256:…, or name@sha256:…"
+            raise InvalidParameter("artifact", message, "invalid-id")
+        row = await self._store.find(caller.namespace_id, reference)
+        if row is None:
+            raise NotFound("artifact", text)
+        return row
+
+    async def _content(self, row: ArtifactRow) -> AsyncGenerator[bytes, None]:
+        try:
+            async for piece in self._blobs.get(row.blob_key):
+                yield piece
+        except BlobMissing:
+            raise NotFound("content of artifact", row.name) from None
+
+
+async def _spool(content: AsyncIterable[bytes], file: IO[bytes]) -> tuple[str, int]:
+    """Writes the content into the file; its digest and size."""
+    digest, size = hashlib.sha256(), 0
+    waiting = bytearray()
+    async for piece in content:
+        waiting += piece
+        if len(waiting) >= _PIECE_BYTES:
+            full, waiting = waiting, bytearray()
+            size += len(full)
+            await asyncio.to_thread(_take, full, digest, file)
+    size += len(waiting)
+    await asyncio.to_thread(_take, waiting, digest, file)
+    return digest.hexdigest(), size
+
+
+def _take(piece: bytearray, digest: "hashlib._Hash", file: IO[bytes]) -> None:
+    digest.update(piece)
+    file.write(piece)
+
+
+async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
+    await asyncio.to_thread(file.seek, 0)
+    while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+        yield piece
+
+
+def _judge(name: str, digest: str | None) -> str | None:
+    """The digest that is expected. Raises with everything that is wrong."""
+    faults = [] if is_artifact_name(name) else [Fault("/name", "invalid-name", f"must be {ARTIFACT_NAME_RULE}")]
+    wanted = None if digest is None else read_digest(digest)
+    if digest is not None and wanted is None:
+        message = "must be sha256: and 64 hexadecimal digits"
+        faults.append(Fault("/digest", "invalid-digest", message))
+    if faults:
+        raise InvalidFields(faults)
+    return wanted
+
+
+def _view(row: ArtifactRow) -> ArtifactView:
+    return ArtifactView(
+        artifact_id=row.artifact_id,
+        name=row.name,
+        digest=f"sha256:{row.digest}",
+        size=row.size,
+        form=row.form,
+        entries=row.entries,
+        unpacked_bytes=row.unpacked_bytes,
+        uploaded_at=row.uploaded_at,
+        uploaded_by=row.uploaded_by,
+    )
