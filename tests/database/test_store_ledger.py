@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +12,8 @@ from sample_jobs import NAMESPACE, START, at, every, insert, new_job, own_all_sh
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, plan
 from hourhand.model.ledger import ledger_page
 from hourhand.model.schedule import CronSchedule, Timing
-from hourhand.model.states import Reason
-from hourhand.ports.stores import Move
+from hourhand.model.states import JobState, Reason
+from hourhand.ports.stores import NEVER, Move
 from hourhand.wiring import Store
 
 DAY = 86_400
@@ -120,3 +120,24 @@ async def test_pages_of_any_size_come_to_the_same(store: Store, limit: int, comp
     whole, parts = await asyncio.gather(pages(1000), pages(limit))
     assert parts == whole
     assert sum(entry.count for entry in whole) == 26
+
+
+@pytest.mark.parametrize("over", ["cancelled", "no runs left"])
+async def test_clocks_that_are_set_after_a_job_has_ended_left_nothing_of_it_out(store: Store, over: str) -> None:
+    spring = datetime(2030, 3, 31, 1, tzinfo=UTC)
+    timing = Timing((CronSchedule("*/10 * * * *"),), "Europe/Berlin", max_runs=1 if over == "no runs left" else None)
+    [job_id] = await insert(store, new_job(timing, next_due=at(0)))
+
+    async def told() -> list[str]:
+        facts = await store.ledger.read_ledger(NAMESPACE, job_id, at(1), spring + timedelta(minutes=1), NEVER, 10)
+        assert facts is not None
+        return [entry.status for entry in ledger_page(replace(facts, cursor=None), None, 10, compact=False)[0]]
+
+    assert await told() == ["dst_gap"]
+    if over == "cancelled":
+        await store.jobs.set_status(NAMESPACE, job_id, JobState.CANCELLED, None, None, at(-1))
+    else:
+        node_id, epoch = await own_all_shards(store)
+        move = Move(job_id, at(0), 1, [at(0)], [], None, is_apart=True)
+        assert await store.timetable.advance_cursors(node_id, epoch, [move], at(0)) == [at(0)]
+    assert await told() == []

@@ -43,6 +43,13 @@ async def test_jobs_come_with_their_schedule_and_only_own_ones_by_name(store: St
     assert foreign.name is None
 
 
+async def test_a_job_with_a_budget_comes_with_what_is_left_of_it(store: Store, forecasts: Forecasts) -> None:
+    counted = Timing(HOURLY.schedules, max_runs=3)
+    await insert(store, new_job(counted, next_due=at(3600)), new_job(HOURLY, next_due=at(3600)))
+    found = await forecasts.forecast_jobs(NAMESPACE, START, at(7200), 1024, 10)
+    assert {job.runs_left for job in found} == {3, None}
+
+
 async def test_the_first_shards_are_a_fair_part_of_all_jobs(store: Store, forecasts: Forecasts) -> None:
     await insert(store, *(new_job(HOURLY, next_due=at(3600)) for _ in range(2000)))
     part = await forecasts.forecast_jobs(NAMESPACE, START, at(7200), 256, 10_000)

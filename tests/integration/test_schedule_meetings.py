@@ -178,6 +178,21 @@ async def test_the_last_run_of_a_budget_comes_back_after_a_pause(stage: PauseSta
     assert await left(stage) == [0]
 
 
+@pytest.mark.parametrize("until", [None, 35])
+async def test_a_job_whose_budget_is_used_up_has_no_due_times_that_a_pause_could_hold(
+    stage: PauseStage, until: float | None
+) -> None:
+    job_id = await stage.job(Timing(every(BEAT).schedules, max_runs=2))
+    await stage.go(0, 9, 10)
+    assert await left(stage) == [0]
+    await stage.pause(PauseScope.JOB, job_id, 15, until)
+    await stage.go(*range(16, 50))
+    assert await stage.told(job_id, 49) == {0: "run", 10: "run"}
+    await stage.resume(PauseScope.JOB, job_id, 50, CatchUp.ALL)
+    await stage.go(*range(51, 65))
+    assert await stage.told(job_id, 64) == {0: "run", 10: "run"}
+
+
 # --- delays after completion ------------------------------------------------------------------------------
 
 

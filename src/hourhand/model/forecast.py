@@ -64,11 +64,15 @@ def pace_of(timing: Timing, first: datetime, end: datetime, looks_max: int) -> P
     return Pace(times)
 
 
-def pace_after_completion(delay: timedelta, run_seconds: float, first: datetime, end: datetime, looks_max: int) -> Pace:
+def pace_after_completion(
+    delay: timedelta, run_seconds: float, first: datetime, end: datetime, looks_max: int, runs_max: int | None = None
+) -> Pace:
     """The same for jobs that fall due a while after each run has ended, if runs take as long as they did."""
     step = delay + timedelta(seconds=run_seconds)
     looks = min(-((first - end) // step), max(looks_max, 2)) if first < end else 0
     times = [first + number * step for number in range(looks)]
+    if runs_max is not None and runs_max <= looks:
+        return Pace(times[:runs_max])
     return Pace(times, MINUTE / step if times and times[-1] + step < end else 0.0)
 
 

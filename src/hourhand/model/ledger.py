@@ -88,6 +88,8 @@ class LedgerFacts:
     """Its own pause, as far as it is not in the ranges."""
     earlier: Sequence[tuple[datetime, Timing]] = ()
     """Schedules that it had, oldest first, each with the time from which on another counted."""
+    ended_at: datetime | None = None
+    """When it was cancelled, or fell due for the last time that its budget of runs allows: nothing is due after it."""
     catchup_window: timedelta = timedelta(hours=1)
     backfilled: Mapping[datetime, UUID] = field(default_factory=dict)
     """Due times that a backfill has made up for, each with its newest run."""
@@ -253,8 +255,9 @@ def _all_due_times(timing: Timing) -> Timing:
 def _dst_gaps(facts: LedgerFacts) -> Iterator[LedgerEntry]:
     """Local times of its schedules that did not exist and made no due time either."""
     begin = max(facts.begin, facts.created_at)
+    over = facts.until if facts.ended_at is None else facts.ended_at
     for ends, timing in [*facts.earlier, (facts.until, facts.timing)]:
-        until = min(ends, facts.until, facts.now)
+        until = min(ends, facts.until, facts.now, over)
         if begin <= until and timing.zone != "UTC":
             yield from _gaps_of(timing, begin, until)
         begin = max(begin, ends)

@@ -66,13 +66,8 @@ def preview(timing: Timing, start: datetime, end: datetime | None, count_max: in
 def _notes(timing: Timing) -> Iterator[str]:
     for schedule in timing.schedules:
         match schedule:
-            case CronSchedule() if both_days_set(schedule.text):
-                yield (
-                    f"{schedule.text}: day of month and weekday are both set, so either is enough (crontab's rule); "
-                    "it does not wait for a day that is both"
-                )
-            case CronSchedule() if Cron.parse(schedule.text, schedule.seed).uses_hash:
-                yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"
+            case CronSchedule():
+                yield from _cron_notes(schedule)
             case Every() if timing.zone != "UTC" and schedule.interval % _DAY == timedelta(0):
                 yield "every counts real time: when clocks change, the local time of day moves; daily keeps it"
             case AfterCompletion():
@@ -83,6 +78,16 @@ def _notes(timing: Timing) -> Iterator[str]:
         yield "starts are spread by the jitter; these are the due times, which it does not move"
     if timing.max_runs is not None:
         yield f"completed after {timing.max_runs} runs"
+
+
+def _cron_notes(schedule: CronSchedule) -> Iterator[str]:
+    if both_days_set(schedule.text):
+        yield (
+            f"{schedule.text}: day of month and weekday are both set, so either is enough (crontab's rule); "
+            "it does not wait for a day that is both"
+        )
+    if Cron.parse(schedule.text, schedule.seed).uses_hash:
+        yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"
 
 
 def _left_out_notes(timing: Timing, times: Sequence[datetime], start: datetime, end: datetime | None) -> Iterator[str]:

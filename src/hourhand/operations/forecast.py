@@ -233,14 +233,16 @@ def _grouped(
     room_of: Mapping[str, str],
 ) -> list[tuple[str, Group]]:
     """Jobs by room and schedule, the schedules of most jobs first."""
-    groups: dict[tuple[str, str, tuple[int, ...], datetime | None], Group] = {}
+    groups: dict[tuple[str, str, tuple[int, ...], datetime | None, int | None], Group] = {}
     for job in jobs:
         # Calendars of the same name are others in another namespace.
         rules = tuple(id(rule) for rule in job.rules.values())
-        key = (room_of.get(job.needs, NOWHERE), job.timing, rules, job.paused_until)
+        key = (room_of.get(job.needs, NOWHERE), job.timing, rules, job.paused_until, job.runs_left)
         group = groups.get(key)
         if group is None:
             timing = timing_from_json(msgspec.json.decode(job.timing))
+            if job.runs_left is not None:
+                timing = msgspec.structs.replace(timing, max_runs=job.runs_left)
             group = groups[key] = Group(around(timing, job.rules))
         group.first.append(max(job.next_fire, job.paused_until or job.next_fire))
         group.seconds += learned[job.job_id][0] if job.job_id in learned else mean or 0.0
@@ -274,7 +276,8 @@ async def _expand(draft: _Draft, *, without_first: bool) -> None:
 def _pace(group: Group, end: datetime, looks_max: int) -> Pace:
     timing, first = group.timing, min(group.first)
     if timing.after_completion is not None:
-        return pace_after_completion(timing.after_completion, group.run_seconds, first, end, looks_max)
+        delay, most = timing.after_completion, timing.max_runs
+        return pace_after_completion(delay, group.run_seconds, first, end, looks_max, most)
     # A cursor also stands where a calendar leaves a due time out, and where a pause ends.
     due = timing.next_after(first - _TICK)
     return Pace(()) if due is None else pace_of(timing, due, end, looks_max)

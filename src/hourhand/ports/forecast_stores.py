@@ -23,6 +23,8 @@ class ForecastJob:
     """What its calendars say."""
     paused_until: datetime | None = None
     """None: no pause of many holds it. The end of time: one without an end does."""
+    runs_left: int | None = None
+    """Of its `max_runs`; None: it has none."""
 
 
 class ForecastStore(Protocol):

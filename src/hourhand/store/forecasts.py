@@ -45,6 +45,7 @@ class Forecasts:
                 row["name"],
                 rules.get(row["job_id"], {}),
                 row["paused_until"],
+                row["runs_left"],
             )
             for row in rows
         ]

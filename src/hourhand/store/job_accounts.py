@@ -149,7 +149,7 @@ class JobAccounts:
             return False
         timing = definition_of(old).timing
         span = own_span(old, now, timing)
-        if span is None or span.end is None or not timing.recurring:
+        if span is None or span.end is None or not timing.recurring or await self._is_used_up(db, old, timing):
             return False
         try:
             timing = await self._facts.with_calendars(old["job_id"], timing, db)
@@ -170,7 +170,7 @@ class JobAccounts:
         """What fell into the job's own pause until now, as far as it is not in the ledger."""
         definition = definition_of(old)
         span = own_span(old, now, definition.timing, catch_up)
-        if span is None or span.end is None:
+        if span is None or span.end is None or await self._is_used_up(db, old, definition.timing):
             return Plan([], [], None)
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
@@ -184,6 +184,10 @@ class JobAccounts:
         if timing.max_runs is not None:
             found = within(await self._facts.budget_left(db, old["job_id"]), found)
         return found
+
+    async def _is_used_up(self, db: Connection, old: Record, timing: Timing) -> bool:
+        """Whether all runs of its budget are made: nothing more is due, paused or not."""
+        return timing.max_runs is not None and await self._facts.budget_left(db, old["job_id"]) == 0
 
     async def make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
         if fires:

@@ -64,7 +64,8 @@ def pause_columns(
     the pause, are not counted as paused: `latest` is the last of them."""
     if state is not JobState.PAUSED:
         names = ("pause_reason", "paused_at", "paused_by", "pause_until", "pause_from")
-        return dict.fromkeys(names)
+        # Of a cancelled job it is since when nothing is due.
+        return dict.fromkeys(names) | {"paused_at": now if state is JobState.CANCELLED else None}
     goes_on = is_paused(old, now)
     return {
         "pause_reason": reason,

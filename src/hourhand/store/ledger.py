@@ -73,8 +73,9 @@ class Ledger:
             ranges=[part for row in stretches for part in _ranges(row, timings, current)],
             cursor=None if job["next_fire"] == NEVER else job["next_fire"],
             spans=spans,
-            own_span=own_span(job, now, current),
+            own_span=None if job["ended_at"] is not None else own_span(job, now, current),
             earlier=[(ends, timing) for version, (ends, timing) in sorted(timings.items()) if version < job["version"]],
+            ended_at=job["ended_at"],
             catchup_window=catchup_from_json(job["catchup"]).window,
             backfilled={row["due"]: row["run_id"] for row in backfilled},
         )

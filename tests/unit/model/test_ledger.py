@@ -181,6 +181,7 @@ def test_of_a_cadence_all_times_that_did_not_exist_are_one_entry() -> None:
         {"begin": SPRING + 2 * HOUR},
         {"until": SPRING},
         {"now": SPRING},
+        {"ended_at": SPRING},
         {"earlier": [(SPRING + 3 * HOUR, Timing((CronSchedule("0 9 * * *"),), "Europe/Berlin"))]},
     ],
 )

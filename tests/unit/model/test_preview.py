@@ -179,6 +179,12 @@ def test_both_day_fields_get_a_note_that_either_is_enough() -> None:
     assert shown({"cron": "0 0 */2 * FRI"}).notes == []
 
 
+def test_a_schedule_with_both_day_fields_and_h_gets_a_note_for_each() -> None:
+    either, fixed = shown({"cron": "H H 13 * FRI"}).notes
+    assert "either is enough" in either
+    assert "fixed by the job's id" in fixed
+
+
 def test_h_and_what_counts_real_time_get_notes() -> None:
     assert "fixed by the job's id" in shown({"cron": "H 3 * * *"}).notes[0]
     assert "counts real time" in shown({"every": "1d"}, "Europe/Berlin").notes[0]

@@ -288,3 +288,11 @@ async def test_a_budget_ends_what_is_forecast() -> None:
     stored = Stored()
     stored.add(Timing((CronSchedule("* * * * *"),), max_runs=7))
     assert (await asking(stored).forecast(ADA)).due == 7
+
+
+async def test_of_a_budget_only_the_runs_that_are_left_are_forecast() -> None:
+    stored = Stored()
+    stored.add(Timing((CronSchedule("* * * * *"),), max_runs=7), runs_left=2)
+    stored.add(Timing((CronSchedule("* * * * *"),), max_runs=7), runs_left=5)
+    stored.add(Timing((AfterCompletion(timedelta(minutes=1), NOW + timedelta(minutes=1)),), max_runs=9), runs_left=3)
+    assert (await asking(stored).forecast(ADA)).due == 2 + 5 + 3

@@ -5,7 +5,7 @@ SELECT count(*) AS jobs FROM (SELECT FROM hourhand.timetable WHERE recurring LIM
 -- Jobs of the first shards that fall due by then; to a shard a job belongs by chance. Those of other namespaces count
 -- and are not named. Those that a pause of many holds stand at the end of time and come back when it is over.
 SELECT t.job_id, t.next_fire, j.timing, l.needs, CASE WHEN t.namespace_id = @namespace_id THEN j.name END AS name,
-       j.timing ? 'calendars' AS has_calendars,
+       j.timing ? 'calendars' AS has_calendars, b.runs_left,
        CASE WHEN EXISTS (SELECT FROM hourhand.pauses WHERE ended_at IS NULL) THEN
            (SELECT max(coalesce(p.until, @never)) FROM hourhand.pauses p
              WHERE p.ended_at IS NULL AND (p.until IS NULL OR p.until > @now)
@@ -20,6 +20,7 @@ SELECT t.job_id, t.next_fire, j.timing, l.needs, CASE WHEN t.namespace_id = @nam
           LIMIT @limit)) t
   JOIN hourhand.jobs j ON j.namespace_id = t.namespace_id AND j.job_id = t.job_id
   JOIN hourhand.lanes l ON l.lane_id = t.lane_id
+  LEFT JOIN hourhand.run_budgets b ON b.job_id = t.job_id
  WHERE j.timing IS NOT NULL;
 
 -- name: count_next_fires

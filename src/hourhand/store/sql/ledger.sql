@@ -1,10 +1,19 @@
 -- name: ledger_job
 -- What follows from the job itself: its schedule, where its cursor really stands, its own pause.
 SELECT j.job_id, j.timing, j.due_at, j.created_at, j.updated_at, j.version, j.catchup, j.status, j.paused_at, j.paused_by,
-       j.pause_reason, j.pause_until, j.pause_from, coalesce(r.next_fire, t.next_fire) AS next_fire
+       j.pause_reason, j.pause_until, j.pause_from, coalesce(r.next_fire, t.next_fire) AS next_fire,
+       CASE WHEN j.status = 2 AND j.paused_at IS NOT NULL THEN j.paused_at
+            WHEN t.job_id IS NULL AND (j.status = 2 OR b.runs_left = 0) THEN     -- with its last due time
+                coalesce(greatest((SELECT max(l.scheduled_for) FROM hourhand.live_runs l
+                                    WHERE l.job_id = j.job_id AND l.cause = 1),
+                                  (SELECT x.scheduled_for FROM hourhand.runs x
+                                    WHERE x.job_id = j.job_id AND x.cause <> 2 ORDER BY x.run_id DESC LIMIT 1)),
+                         j.created_at)
+       END AS ended_at
   FROM hourhand.jobs j
   LEFT JOIN hourhand.timetable t ON t.job_id = j.job_id
   LEFT JOIN hourhand.resting r ON r.job_id = j.job_id
+  LEFT JOIN hourhand.run_budgets b ON b.job_id = j.job_id
  WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id;
 
 -- name: ledger_runs
