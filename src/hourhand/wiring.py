@@ -296,7 +296,7 @@ class ExecutorNode(Node):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         from hourhand.job_kinds.artifact_cache import ArtifactCache
-        from hourhand.job_kinds.registry import kinds_for_running
+        from hourhand.job_kinds.registry import kinds_for_running, python_kind
 
         settings = config.executor
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
@@ -305,6 +305,7 @@ class ExecutorNode(Node):
             config.home / "artifact-cache", config.kinds.artifact_cache_bytes_max, self.store.artifacts, self.blobs
         )
         self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers), [config.home], artifacts)
+        self._handler_facts = python_kind(self.kinds).facts()
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
         self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")
@@ -338,7 +339,7 @@ class ExecutorNode(Node):
         self.stop_at_once = asyncio.Event()
 
     def _facts(self) -> dict[str, Any]:
-        return self.executor.facts()
+        return {**self.executor.facts(), **self._handler_facts}
 
     def _live_runs_on(self, database: Database) -> LiveRuns:
         live_runs = LiveRuns(database, Names(database), self.priority_wait)
@@ -367,12 +368,13 @@ class ApiNode(Node):
         super().__init__(config)
         from hourhand.api.app import ApiOperations, build_app
         from hourhand.api.streaming import Streams
-        from hourhand.job_kinds.registry import kinds_for_checking
+        from hourhand.job_kinds.registry import kinds_for_checking, python_kind
         from hourhand.operations.access import Access
         from hourhand.operations.artifacts import ArtifactOperations
         from hourhand.operations.backfills import BackfillOperations
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.cluster import ClusterOperations
+        from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
         from hourhand.operations.explain import ExplainOperations
         from hourhand.operations.forecast import ForecastOperations
         from hourhand.operations.history import HistoryOperations
@@ -389,6 +391,9 @@ class ApiNode(Node):
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         store = self.store
         kinds = kinds_for_checking(config.kinds)
+        hearing = ExecutorFacts(store.nodes, python_kind(kinds).known.learn)
+        hearing_loop = self.loop("executor facts", hearing.run_once, HEAR_SECONDS, essential=False)
+        self.bus.subscribe(Topic.NODES, hearing_loop.wake)
         self.access = Access(store.tokens, store.names)
         submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
         operations = ApiOperations(

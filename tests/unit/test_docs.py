@@ -94,7 +94,7 @@ def first_words(page: Path, title: str) -> list[str]:
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
         ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
         ("template words", [f"{{{{{word}}}}}" for word in TEMPLATE_WORDS]),
-        ("payload of python", [HANDLER_FIELD]),
+        ("payload of python", [HANDLER_FIELD, "secrets"]),
         ("payload of command", [*command_payload.FIELDS]),
         ("payload of http", [*http_payload.FIELDS]),
     ],

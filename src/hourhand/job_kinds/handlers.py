@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from hourhand.model.errors import BadConfiguration
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from importlib.metadata import EntryPoint
 
     from asyncpg import Connection as DatabaseConnection
     from asyncpg import Record
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
     Connection = DatabaseConnection[Record]
 
+GROUP: Final = "hourhand.handlers"
+"""The entry points by which packages offer handlers."""
 HANDLER_FIELD: Final = "handler"
 """The payload field that names the handler; it is never passed as an argument."""
 
@@ -180,14 +184,17 @@ class Parameters:
 
     def misfit(self, given: Mapping[str, Any]) -> str | None:
         """What is wrong with these arguments, in one sentence, or None."""
-        names = given.keys() - RESERVED_FIELDS
-        missing = sorted(self.required - names)
-        extra = [] if self.takes_any else sorted(names - self.accepted)
+        missing, extra = self.misfits(given)
         faults = [f"missing argument {_listed(missing)}"] if missing else []
         if extra:
             known = f"; it takes {_listed(sorted(self.accepted))}" if self.accepted else "; it takes none"
             faults.append(f"unexpected argument {_listed(extra)}{known}")
         return ", ".join(faults) or None
+
+    def misfits(self, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """The arguments that are missing, and those that are too much."""
+        names = given.keys() - RESERVED_FIELDS
+        return sorted(self.required - names), [] if self.takes_any else sorted(names - self.accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +259,12 @@ def job(name: Any = None, /) -> Any:
 
 
 def load_handlers(modules: Sequence[str]) -> HandlerRegistry:
-    """Imports the modules that define handlers. Tells every module that cannot be imported, one line each."""
+    """Imports the modules that define handlers, and those that installed packages offer by entry points in the group
+    `hourhand.handlers`. Tells everything that cannot be imported, one line each."""
     faults = [fault for module in modules if (fault := _import_fault(module)) is not None]
+    from importlib.metadata import entry_points  # late: `import hourhand` must not load it
+
+    faults += [fault for point in entry_points(group=GROUP) if (fault := _entry_fault(point)) is not None]
     if faults:
         raise BadConfiguration(faults)
     return HANDLERS
@@ -271,15 +282,32 @@ def _slug(text: str) -> str:
 
 
 def _import_fault(module: str) -> str | None:
+    return _fault_of(lambda: importlib.import_module(module), f"handler module {module!r}")
+
+
+def _entry_fault(point: "EntryPoint") -> str | None:
+    package = f" of package {point.dist.name} {point.dist.version}" if point.dist is not None else ""
+
+    def register() -> None:
+        """A module registers its handlers by `@job`; anything else is a handler itself, under the entry's name."""
+        found = point.load()
+        known = HANDLERS.by_name.get(point.name)
+        if not isinstance(found, ModuleType) and (known is None or known.function is not found):
+            HANDLERS.register(found, point.name)
+
+    return _fault_of(register, f"handler {point.name!r}{package}")
+
+
+def _fault_of(load: Callable[[], object], what: str) -> str | None:
     before = dict(HANDLERS.by_name)
     try:
-        importlib.import_module(module)
+        load()
     except (Exception, SystemExit) as error:
         # What a half-imported module registered must not stay: its next import would find its own names taken.
         HANDLERS.by_name.clear()
         HANDLERS.by_name.update(before)
         line = " ".join(f"{type(error).__name__}: {error}".split())
-        return f"handler module {module!r} cannot be imported: {line}{_error_place(error)}"
+        return f"{what} cannot be imported: {line}{_error_place(error)}"
     return None
 
 

@@ -12,10 +12,12 @@ from typing import Any, Final
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name
 from hourhand.job_kinds.payload_checks import wrong_type
+from hourhand.job_kinds.signatures import FACT, KnownSignatures, signature_faults, signatures_of
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
 from hourhand.model.errors import Fault
 from hourhand.model.job import slug
 from hourhand.model.outcome import NOTHING_SAID, Failed, Outcome, clipped
+from hourhand.model.secret_refs import secret_list_faults
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass, Task
 
@@ -30,6 +32,8 @@ class PythonKind:
         self._handlers = handlers.by_name
         self._settings = settings or WorkerPoolSettings()
         self._pool: WorkerPool | None = None
+        self.known = KnownSignatures()
+        """What executors elsewhere have said of their handlers; whoever hears it fills it."""
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
         if HANDLER_FIELD not in payload:
@@ -43,15 +47,21 @@ class PythonKind:
             hint = f"did you mean {better!r}?" if ":" not in name and is_handler_name(better) else None
             message = "is not the name of a handler; names are registered with @job and look like 'reports.build'"
             return [Fault(pointer, "function-not-registered", message, hint)]
+        faults = secret_list_faults(payload["secrets"]) if "secrets" in payload else []
         handler = self._handlers.get(name)
-        misfit = handler.misfit(payload) if handler is not None else None
-        return [Fault("", "signature-mismatch", f"handler {name!r}: {misfit}")] if misfit else []
+        if handler is None:
+            return faults + self.known.faults(name, payload)
+        return faults + (signature_faults(name, handler.parameters, payload) if handler.parameters is not None else [])
 
     def needs(self, payload: Mapping[str, Any], job_name: str) -> str:
         return _PREFIX + self._handler_name(payload, job_name)
 
     def offers(self) -> Sequence[str]:
         return [_PREFIX + name for name in self._handlers]
+
+    def facts(self) -> dict[str, Any]:
+        """What others should know of the handlers here."""
+        return {FACT: signatures_of(self._handlers.values())}
 
     async def open(self) -> None:
         if any(not handler.is_async for handler in self._handlers.values()):

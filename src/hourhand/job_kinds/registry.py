@@ -117,6 +117,12 @@ class Kinds(Mapping[str, JobKind]):
             raise BadConfiguration(faults)
 
 
+def python_kind(kinds: Mapping[str, JobKind]) -> PythonKind:
+    kind = kinds[PythonKind.name]
+    assert isinstance(kind, PythonKind), "no package can replace a kind of the product"
+    return kind
+
+
 def kinds_for_checking(settings: KindSettings | None = None) -> Kinds:
     """For the API: checks payloads and names needs. No handler is imported and nothing is opened.
 

@@ -148,3 +148,43 @@ def test_importing_hourhand_loads_nothing_slow():
     slow = ("asyncio", "aiohttp", "msgspec", "hourhand.model.cron")
     code = f"import hourhand, sys; print([name for name in {slow} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.fixture
+def package(tmp_path, module):
+    """Installs a package with entry points, as far as Python can tell."""
+
+    def install(name, **points):
+        facts = tmp_path / f"{name}-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"{point.replace('__', '.')} = {place}" for point, place in points.items()]
+        (facts / "entry_points.txt").write_text("\n".join([f"[{handlers.GROUP}]", *lines, ""]))
+
+    return install
+
+
+def test_a_package_offers_functions_and_modules_by_entry_points(module, package):
+    module("bills", "def send(ctx, to): ...\nasync def check(): ...\n")
+    module("more_bills", "from hourhand import job\n@job('bills.more')\ndef more(): ...\n")
+    package(
+        "billing",
+        bills__send="bills:send",
+        bills__check="bills:check",
+        more="more_bills",
+        bills__more="more_bills:more",
+    )
+    known = load_handlers([]).by_name
+    assert {name for name in known if name.startswith("bills.")} == {"bills.send", "bills.check", "bills.more"}
+    assert known["bills.check"].is_async
+    assert load_handlers([]).by_name == known, "a second time changes nothing"
+
+
+def test_every_broken_entry_point_is_told_with_its_package(module, package):
+    module("broken_bills", "raise RuntimeError('no licence')")
+    package("billing", bills__send="broken_bills:send", Bad__Name="os.path:join", gone="os:no_such_thing")
+    with pytest.raises(BadConfiguration) as caught:
+        load_handlers([])
+    assert len(caught.value.faults) == 3
+    assert any("handler 'bills.send' of package billing 1.0 cannot be imported: RuntimeError: no licence" in fault
+               for fault in caught.value.faults)  # fmt: skip

@@ -1,4 +1,5 @@
 import asyncio
+import json
 
 import pytest
 
@@ -249,8 +250,92 @@ def test_a_known_signature_is_checked_at_submission(registry, kind):
     async def build(customer): ...
 
     registry.register(build)
-    [fault] = kind.check({"handler": "build", "custommer": 1})
-    assert fault.code == "signature-mismatch"
-    assert "missing argument 'customer'" in fault.message
+    missing, extra = kind.check({"handler": "build", "custommer": 1})
+    assert (missing.pointer, missing.code) == ("/customer", "signature-mismatch")
+    assert (extra.pointer, extra.code, extra.hint) == ("/custommer", "signature-mismatch", "did you mean 'customer'?")
+    assert kind.check({"handler": "build", "customer": 1, "secrets": ["a"]}) == []
+    assert [fault.code for fault in kind.check({"handler": "build", "customer": 1, "secrets": [""]})] == [
+        "invalid-reference"
+    ]
     assert kind.check({"handler": "build", "customer": 1}) == []
     assert kind.check({"anything": 1}) == []
+
+
+def told_by(*handlers, **more):
+    """The facts of an executor with these handlers, after a journey as JSON."""
+    registry = HandlerRegistry()
+    for name, function in handlers:
+        registry.register(function, name)
+    kind = PythonKind(registry)
+    return json.loads(json.dumps({"offers": {"inline": list(kind.offers())}, **kind.facts(), **more}))
+
+
+def free(ctx): ...
+
+
+def old(month, rows=1): ...
+
+
+def new(month, year): ...
+
+
+def codes(kind, payload):
+    return [(fault.pointer, fault.code) for fault in kind.check({"handler": "r.build", **payload})]
+
+
+def test_payloads_are_checked_by_what_executors_say_of_their_handlers(kind):
+    kind.known.learn([told_by(("r.build", old))])
+    assert codes(kind, {"month": 1}) == []
+    assert codes(kind, {"month": 1, "rows": 2}) == []
+    assert codes(kind, {"moth": 1, "x": 2}) == [
+        ("/month", "signature-mismatch"),
+        ("/moth", "signature-mismatch"),
+        ("/x", "signature-mismatch"),
+    ]
+    assert kind.check({"handler": "r.other", "x": 1}) == [], "it may be there tomorrow"
+
+
+def test_while_executors_differ_a_payload_must_fit_one_of_them(kind):
+    kind.known.learn([told_by(("r.build", old)), told_by(("r.build", new))])
+    assert codes(kind, {"month": 1, "rows": 2}) == []
+    assert codes(kind, {"month": 1, "year": 2}) == []
+    assert codes(kind, {"month": 1, "rows": 1, "year": 2}) == [("/year", "signature-mismatch")]
+
+
+def test_an_executor_that_says_nothing_of_a_handler_leaves_it_unjudged(kind):
+    silent = {"offers": {"inline": ["python:r.build"]}}
+    for other in (silent, told_by(("r.build", free))):
+        kind.known.learn([told_by(("r.build", old)), other])
+        assert codes(kind, {"x": 1}) == []
+
+
+@pytest.mark.parametrize("told", [3, [], {"r.build": 3}, {"r.build": [["a"], 3, True]}, {"r.build": [[1], [], False]}])
+def test_what_is_told_in_no_right_form_is_passed_over(kind, told):
+    kind.known.learn([{"handlers": told, "offers": {"inline": [3, "python:r.build"], "process": 7}}])
+    assert codes(kind, {"x": 1}) == []
+
+
+def test_what_is_told_is_bounded():
+    def many(): ...
+
+    exec_parameters = ", ".join(f"p{number}" for number in range(51))
+    space = {}
+    exec(f"def wide({exec_parameters}): ...", space)
+    told = told_by(*((f"h{number}", many) for number in range(250)), ("wide", space["wide"]))["handlers"]
+    assert len(told) == 200
+    assert "wide" not in told_by(("wide", space["wide"]))["handlers"]
+
+
+async def test_progress_and_secrets_reach_asynchronous_handlers(registry, kind, make_task):
+    async def build(ctx, steps):
+        ctx.progress(50, "half")
+        ctx.progress(None)
+        return [ctx.secret("word"), steps]
+
+    registry.register(build)
+    task = make_task({"handler": "build", "steps": 2, "secrets": ["word"]}).task
+    said = []
+    task.progress = lambda percent, message: said.append((percent, message))
+    task.secrets = {"word": "hush"}
+    assert await kind.run(task) == Succeeded(["hush", 2])
+    assert said == [(50, "half"), (None, "")]
