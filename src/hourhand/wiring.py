@@ -22,7 +22,7 @@ from hourhand.executor.journal import Journal
 from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, DatabaseUnsuitable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
-from hourhand.runtime.bell import Seldom
+from hourhand.runtime.bell import Bell, Seldom
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.garbage import search_seldom
 from hourhand.runtime.heartbeat import Heartbeat
@@ -379,6 +379,8 @@ class ApiNode(Node):
         from hourhand.operations.forecast import ForecastOperations
         from hourhand.operations.history import HistoryOperations
         from hourhand.operations.jobs import JobOperations
+        from hourhand.operations.log_source import LogSource
+        from hourhand.operations.logs import LogOperations
         from hourhand.operations.nodes import NodeOperations
         from hourhand.operations.pauses import PauseOperations
         from hourhand.operations.placing import PlacingOperations
@@ -396,9 +398,12 @@ class ApiNode(Node):
         self.bus.subscribe(Topic.NODES, hearing_loop.wake)
         self.access = Access(store.tokens, store.names)
         submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
+        runs = RunOperations(store.runs, store.jobs, self.clock, self.ids, self.bus)
+        bell = Bell()
+        self.bus.subscribe(Topic.LOGS, bell.ring)
         operations = ApiOperations(
             jobs=JobOperations(*submitting, config.submit, store.calendars, store.nodes, store.pauses),
-            runs=RunOperations(store.runs, store.jobs, store.logs, self.clock, self.ids, self.bus),
+            runs=runs,
             cluster=ClusterOperations(
                 store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops
             ),
@@ -418,6 +423,7 @@ class ApiNode(Node):
             placing=PlacingOperations(Placing(self.database), store.jobs),
             watch=RunWatch(ProgressBoard(self.database)),
             artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
+            logs=LogOperations(runs, LogSource(store.logs), bell),
         )
         self.streams = Streams(config.api.streams_max)
         self.app = build_app(operations, config.api, self.streams)

@@ -232,7 +232,7 @@ async def test_a_run_in_quarantine_is_found_by_its_reason_and_released_by_a_retr
 def operations(store: Store, clock: SetClock | None = None, bus: NotedBus | None = None) -> RunOperations:
     clock = clock or SetClock(at(1000))
     heard = cast("EventBus", bus or NotedBus())
-    return RunOperations(store.runs, store.jobs, store.logs, clock, IdSource(3), heard)
+    return RunOperations(store.runs, store.jobs, clock, IdSource(3), heard)
 
 
 async def failed(store: Store, count: int, reason: str = "exit_code") -> list[UUID]:
@@ -320,7 +320,7 @@ async def test_retries_of_a_job_that_does_not_overlap_run_one_after_the_other(st
         [held] = await claim(store, 99, due)
         await store.live_runs.finish_runs([Finish(held.run_id, held.fence, RunState.FAILED, due, due, "exit_code", "")])
     scheduler = await Scheduler(store, cast("Any", clock)).join("alone")
-    verbs = RunOperations(store.runs, store.jobs, store.logs, clock, IdSource(3), cast("EventBus", NotedBus()))
+    verbs = RunOperations(store.runs, store.jobs, clock, IdSource(3), cast("EventBus", NotedBus()))
     done = await verbs.retry_many(CALLER, RetryRunsRequest(job_id=str(job.job_id)))
     assert len(done.run_ids) == 3
     await run_turns(store, scheduler, executor)
@@ -347,7 +347,7 @@ async def run_turns(store: Store, scheduler: Scheduler, executor: Executor) -> N
 async def test_many_runs_are_cancelled_at_once_waiting_and_running_ones(store: Store) -> None:
     executor = await Executor(store, for_ever, slots=3).join()
     bus = NotedBus()
-    verbs = RunOperations(store.runs, store.jobs, store.logs, executor.clock, IdSource(3), cast("EventBus", bus))
+    verbs = RunOperations(store.runs, store.jobs, executor.clock, IdSource(3), cast("EventBus", bus))
     await insert(store, *(due_job(executor.clock.now()) for _ in range(10)))
     async with asyncio.timeout(5):
         while executor.kind.active < 3:
@@ -413,7 +413,7 @@ async def test_a_retried_run_counts_its_deadline_from_when_it_was_asked_for(stor
     await executor.drain()
     [row] = await rows(store, "runs")
     assert row["reason"] == "deadline"
-    verbs = RunOperations(store.runs, store.jobs, store.logs, clock, IdSource(3), cast("EventBus", NotedBus()))
+    verbs = RunOperations(store.runs, store.jobs, clock, IdSource(3), cast("EventBus", NotedBus()))
     new = await verbs.retry(CALLER, row["run_id"], RetryRunRequest())
     await executor.drain()
     run = await the_run(store, new)

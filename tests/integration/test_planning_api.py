@@ -54,6 +54,7 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
         placing=NOBODY,
         artifacts=NOBODY,
         watch=NOBODY,
+        logs=NOBODY,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from hourhand.api.routes.forecast import ForecastRoutes
 from hourhand.api.routes.health import HealthRoutes
 from hourhand.api.routes.history import HistoryRoutes
 from hourhand.api.routes.jobs import JobRoutes
+from hourhand.api.routes.logs import LogRoutes
 from hourhand.api.routes.nodes import NodeRoutes
 from hourhand.api.routes.pauses import PauseRoutes
 from hourhand.api.routes.placing import PlacingRoutes
@@ -51,6 +52,7 @@ from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.forecast import ForecastOperations
 from hourhand.operations.history import HistoryOperations
 from hourhand.operations.jobs import JobOperations
+from hourhand.operations.logs import LogOperations
 from hourhand.operations.nodes import NodeOperations
 from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.placing import PlacingOperations
@@ -87,6 +89,7 @@ class ApiOperations:
     placing: PlacingOperations
     watch: RunWatch
     artifacts: ArtifactOperations
+    logs: LogOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
@@ -105,6 +108,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *VersionRoutes(operations.versions).endpoints(),
         *RunRoutes(runs).endpoints(),
         *RunEventRoutes(runs, operations.watch, streams).endpoints(),
+        *LogRoutes(operations.logs, streams).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
         *PlacingRoutes(operations.placing).endpoints(),
@@ -118,7 +122,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),
         *ScheduleServiceRoutes(jobs, runs).endpoints(),
-        *JobServiceRoutes(jobs, runs).endpoints(),
+        *JobServiceRoutes(jobs, runs, operations.logs).endpoints(),
         *HealthRoutes(operations.cluster).endpoints(),
     ]
     throttle = LoginThrottle(settings.login_failures_max)

@@ -17,7 +17,7 @@ from hourhand.model.job import CATCHUP_DEFAULT, Job, JobDefinition
 from hourhand.model.policy import ORDINARY
 from hourhand.model.progress import Progress
 from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy, retry_to_json
-from hourhand.model.run import Attempt, LogLine, Run
+from hourhand.model.run import Attempt, Run
 from hourhand.model.schedule import At, Timing, describe
 from hourhand.model.states import JobState, RunState
 from hourhand.model.usage import Usage
@@ -25,7 +25,7 @@ from hourhand.model.warnings import timing_warnings
 from hourhand.operations.definition import spreading_fields
 from hourhand.operations.pauses import PauseStatus, pause_status
 from hourhand.operations.policy import policy_fields
-from hourhand.operations.requests import Changed, LogPage, PlacementRequest
+from hourhand.operations.requests import Changed, PlacementRequest
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FAILED = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
@@ -211,21 +211,6 @@ class JobStatusView(msgspec.Struct):
     status: str
     next_due: datetime | None
     latest_run: RunView | None
-
-
-class LogLineView(msgspec.Struct):
-    attempt: int
-    number: int
-    at: datetime
-    stream: str
-    text: str
-
-
-class LogPageView(msgspec.Struct):
-    lines: list[LogLineView]
-    next: str
-    """Give it back as `after` to read on; the same again when there was nothing new."""
-    ended: bool
 
 
 class WhoAmIView(msgspec.Struct):
@@ -443,12 +428,3 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         fingerprint(attempt.reason, attempt.error),
         attempt.usage,
     )
-
-
-def log_page_view(page: LogPage) -> LogPageView:
-    lines = [_log_line_view(line) for line in page.lines]
-    return LogPageView(lines, f"{page.next_attempt}:{page.next_line}", page.ended)
-
-
-def _log_line_view(line: LogLine) -> LogLineView:
-    return LogLineView(line.attempt, line.number, line.at, line.stream, line.text)

@@ -18,6 +18,7 @@ VERBS = {
     "history": Lazy("hourhand.cli.history", "history", "Show what became of every due time, and why."),
     "advice": Lazy("hourhand.cli.job_read", "advice", "Compare what a job declares with what its runs take."),
     "runs": Lazy("hourhand.cli.job_read", "runs", "List the runs of a job, newest first."),
+    "logs": Lazy("hourhand.cli.job_read", "logs", "Search what the runs of a job wrote, newest run first."),
     "versions": Lazy("hourhand.cli.job_versions", "versions", "Show who changed a job, when, and what."),
     "diff": Lazy("hourhand.cli.job_versions", "diff", "Show what differs between two versions of a job."),
     "rollback": Lazy("hourhand.cli.job_versions", "rollback", "Make an earlier version of a job the newest."),
@@ -38,6 +39,7 @@ OTHER_WORDS = {
     "undo": "rollback",
     "ledger": "history",
     "why": "history",
+    "grep": "logs",
 }
 
 

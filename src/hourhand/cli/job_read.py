@@ -7,8 +7,9 @@ import click
 
 from hourhand.cli.job_fields import parse_labels
 from hourhand.cli.naming import find_job
-from hourhand.cli.printing import say, show
+from hourhand.cli.printing import log_text, say, show
 from hourhand.cli.session import connected, session_options
+from hourhand.cli.watching import grep_options
 
 PAGE_MAX = 500
 
@@ -104,6 +105,33 @@ def runs(job: str, status: str | None, limit: int, everything: bool) -> None:
         found = client.job_runs(find_job(client, job), status=status, limit=page_size(limit, everything))
         listed = list(found if everything else islice(found, limit + 1))
     show_runs(shortened(listed, limit, everything))
+
+
+@click.command()
+@click.argument("job")
+@grep_options
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
+@session_options
+def logs(job: str, grep: str | None, ignore_case: bool, no_color: bool, limit: int) -> None:
+    """Search what the runs of a job wrote, newest run first.
+
+    \b
+    hourhand job logs backup --grep "no space"
+    """
+    if grep is None:
+        raise click.UsageError("say what to look for: --grep TEXT", click.get_current_context())
+    with connected() as client:
+        found = list(islice(client.search_job_logs(find_job(client, job), grep, ignore_case=ignore_case), limit + 1))
+    matches = shortened(found, limit, everything=False)
+
+    def table() -> None:
+        for match in matches:
+            text = log_text(match.text, color=False if no_color else None)
+            click.echo(f"{match.run_id} {match.attempt}:{match.number} {text}", color=True)
+        if not matches:
+            say("not found")
+
+    show(matches, table)
 
 
 def show_runs(listed: list[Any]) -> None:

@@ -1,17 +1,14 @@
 """Puts data on stdout in the format asked for, and messages on stderr."""
 
 import json
-import re
+import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from hourhand.cli.session import output_format
-
-_STEERING: Final = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Colours, and everything else that steers a terminal."""
 
 
 def show(data: Any, table: Callable[[], object]) -> None:
@@ -41,11 +38,17 @@ def say(message: str) -> None:
     click.echo(printable(message), err=True)
 
 
-def log_text(text: str) -> str:
-    """A line of a log. To a terminal, colours may pass but nothing that moves, clears or reports."""
-    if not sys.stdout.isatty():
-        return text
-    return _STEERING.sub(lambda found: found[0] if found[0].endswith("m") and len(found[0]) > 1 else "", text)
+def log_text(text: str, *, err: bool = False, color: bool | None = None) -> str:
+    """A line of a log. To a terminal, colours may pass but nothing that moves, clears or reports; not even colours when
+    `color` is False or the person has set NO_COLOR. What goes elsewhere is left as it was written, unless told so."""
+    is_terminal = (sys.stderr if err else sys.stdout).isatty()
+    if color is None:
+        if not is_terminal:
+            return text
+        color = not os.environ.get("NO_COLOR")
+    from hourhand.model.log import without_steering
+
+    return without_steering(text, colours=color)
 
 
 def counted(count: int, noun: str) -> str:

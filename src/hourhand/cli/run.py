@@ -1,6 +1,5 @@
 """`hourhand run`: runs, their logs and their ends."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,9 +11,9 @@ import click
 from hourhand.cli.job_read import page_size, shortened, show_runs
 from hourhand.cli.lazy import Lazy, LazyGroup
 from hourhand.cli.naming import find_job, run_id
-from hourhand.cli.printing import counted, plain, say, show
-from hourhand.cli.session import connected, output_format, session_options
-from hourhand.cli.watching import check_wait_options, print_lines, wait_options, watch_run
+from hourhand.cli.printing import counted, say, show
+from hourhand.cli.session import connected, session_options
+from hourhand.cli.watching import check_wait_options, grep_options, show_lines, wait_options, watch_run
 from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
@@ -92,19 +91,15 @@ def get(run: UUID) -> None:
 @click.argument("run", type=run_id)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("-t", "--times", is_flag=True, help="Begin each line with its time.")
+@grep_options
 @session_options
-def logs(run: UUID, follow: bool, times: bool) -> None:
+def logs(run: UUID, follow: bool, times: bool, grep: str | None, ignore_case: bool, no_color: bool) -> None:
     """Print the log of a run. As JSON it is one object per line."""
+    if follow and grep is not None:
+        raise click.UsageError("--grep cannot be combined with --follow", click.get_current_context())
     with connected() as client:
-        lines = client.follow_logs(run) if follow else client.log_lines(run)
-        match output_format():
-            case "json":
-                for line in lines:
-                    click.echo(json.dumps(plain(line), ensure_ascii=False))
-            case "yaml":
-                show(list(lines), lambda: None)
-            case _:
-                print_lines(lines, times=times)
+        lines = client.follow_logs(run) if follow else client.log_lines(run, contains=grep, ignore_case=ignore_case)
+        show_lines(lines, times=times, color=False if no_color else None)
 
 
 @run.command()

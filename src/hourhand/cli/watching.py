@@ -28,6 +28,16 @@ def wait_options(command: _Command) -> _Command:
     return click.option("--wait", is_flag=True, help="Wait for the run; exit 5 unless it succeeds.")(command)
 
 
+def grep_options(command: _Command) -> _Command:
+    command = click.option("--no-color", is_flag=True, help="Take colours out, and all that steers a terminal.")(
+        command
+    )
+    command = click.option("-i", "--ignore-case", is_flag=True, help="With --grep: capital or small is the same.")(
+        command
+    )
+    return click.option("--grep", metavar="TEXT", help="Only lines that hold this text.")(command)
+
+
 def check_wait_options(wait: bool, follow: bool) -> None:
     if follow and not wait:
         raise click.UsageError("--follow needs --wait", click.get_current_context())
@@ -72,7 +82,9 @@ def _tell_why_it_waits(client: "Client", run_id: UUID, timeout_seconds: float | 
             say(f"run {run_id} {why.summary}{advice}")
 
 
-def print_lines(lines: "Iterable[LogLineView]", err: bool = False, times: bool = False) -> None:
+def print_lines(
+    lines: "Iterable[LogLineView]", err: bool = False, times: bool = False, color: bool | None = None
+) -> None:
     """Log lines as text; the beginning of a further attempt is told on stderr."""
     attempt = None
     for line in lines:
@@ -80,7 +92,22 @@ def print_lines(lines: "Iterable[LogLineView]", err: bool = False, times: bool =
             say(f"--- attempt {line.attempt} ---")
         attempt = line.attempt
         stamp = f"{plain(line.at)} " if times and line.at else ""
-        click.echo(stamp + log_text(line.text), err=err)
+        # Told not to judge by itself: it would take the colours out of what goes into a file.
+        click.echo(stamp + log_text(line.text, err=err, color=color), err=err, color=True)
+
+
+def show_lines(lines: "Iterable[LogLineView]", times: bool, color: bool | None) -> None:
+    """Log lines in the format asked for; as JSON one object per line, as it comes."""
+    match output_format():
+        case "json":
+            import json
+
+            for line in lines:
+                click.echo(json.dumps(plain(line), ensure_ascii=False))
+        case "yaml":
+            show(list(lines), lambda: None)
+        case _:
+            print_lines(lines, times=times, color=color)
 
 
 def _print_result(run: "RunDetailView") -> None:

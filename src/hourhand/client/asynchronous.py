@@ -15,7 +15,8 @@ from msgspec import UNSET, UnsetType
 from hourhand.client import artifacts, calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
-from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
+from hourhand.client.ears import Ear, Heard
+from hourhand.client.scripts import Give, Hear, Listen, Playing, Script, Step, Stream, Wait
 from hourhand.model.errors import HourhandError
 
 T = TypeVar("T")
@@ -145,9 +146,17 @@ class AsyncClient:
         """One page of a run's log; `after` is the `next` of the page before."""
         return await self.send(calls.run_logs(run_id, after, limit))
 
-    def log_lines(self, run_id: Identity, *, after: str | None = None) -> AsyncIterator[views.LogLineView]:
-        """Every line there is by now."""
-        return self._stream(scripts.log_lines(run_id, after))
+    def log_lines(
+        self, run_id: Identity, *, after: str | None = None, contains: str | None = None, ignore_case: bool = False
+    ) -> AsyncIterator[views.LogLineView]:
+        """Every line there is by now; with `contains`, every one that holds the text."""
+        return self._stream(scripts.log_lines(run_id, after, calls.log_search(contains, ignore_case)))
+
+    def search_job_logs(
+        self, job_id: Identity, contains: str, *, ignore_case: bool = False
+    ) -> AsyncIterator[views.JobLogMatch]:
+        """Every line that holds the text, of all runs of a job, newest run first."""
+        return self._stream(scripts.job_log_lines(job_id, calls.log_search(contains, ignore_case)))
 
     def follow_logs(self, run_id: Identity, *, after: str | None = None) -> AsyncIterator[views.LogLineView]:
         """Every line as it comes, until the run has ended. Bears a server that is away for half a minute."""
@@ -420,21 +429,57 @@ class AsyncClient:
 
     async def _stream(self, stream: Stream[T]) -> AsyncIterator[T]:
         playing = Playing[T, None](stream)
-        while (step := playing.step) is not None:
-            if isinstance(step, Give):
-                yield step.item
-                playing.answer()
-            else:
-                await self._carry(playing, step)
+        ears: list[Ear] = []
+        try:
+            while (step := playing.step) is not None:
+                if isinstance(step, Give):
+                    yield step.item
+                    playing.answer()
+                else:
+                    await self._carry(playing, step, ears)
+        finally:
+            for ear in ears:
+                await ear.response.aclose()
 
-    async def _carry(self, playing: Playing[Any, Any], step: Step) -> None:
+    async def _carry(self, playing: Playing[Any, Any], step: Step, ears: list[Ear] | None = None) -> None:
         if isinstance(step, Wait):
             await asyncio.sleep(step.seconds)
             playing.answer()
             return
+        answer: Any
         try:
-            answer = await self.send(step)
+            if isinstance(step, Listen):
+                answer = await self._listen(step.call)
+                assert ears is not None, "only streams listen"
+                ears.append(answer)
+            elif isinstance(step, Hear):
+                answer = await self._hear(step)
+            else:
+                answer = await self.send(step)
         except HourhandError as error:
             playing.refuse(error)
         else:
             playing.answer(answer)
+
+    async def _listen(self, call: Call[Any]) -> Ear:
+        request = self._connection.listening_request(call, self._http)
+        try:
+            response = await self._http.send(request, stream=True)
+            if not response.is_success:
+                await response.aread()
+                await response.aclose()
+                call.result(response)
+        except httpx.HTTPError as error:
+            raise self._connection.lost(error, request) from error
+        return Ear(response)
+
+    async def _hear(self, step: Hear) -> Heard | None:
+        ear = step.ear
+        try:
+            heard = await step.ear.next_async()
+        except httpx.HTTPError as error:
+            await ear.response.aclose()
+            raise self._connection.lost(error, ear.response.request) from error
+        if heard is None:
+            await ear.response.aclose()
+        return heard

@@ -107,7 +107,8 @@ _run_detail = _reader(views.RunDetailView)
 _runs_cancelled = _reader(views.RunsCancelled)
 _runs_retried = _reader(views.RunsRetried)
 _run_page = _reader(views.RunPage)
-_log_page = _reader(views.LogPage)
+log_page = _reader(views.LogPage)
+_job_log_matches = _reader(views.JobLogMatches)
 _times = _reader(_Times)
 _versions = _reader(_Versions)
 _cluster = _reader(views.ClusterView)
@@ -231,8 +232,26 @@ def get_run(run_id: Identity) -> Call[views.RunDetailView]:
     return Call("GET", _run_path(run_id), _run_detail)
 
 
-def run_logs(run_id: Identity, after: str | None, limit: int | None) -> Call[views.LogPage]:
-    return Call("GET", _run_path(run_id, "/logs"), _log_page, _params({"after": after, "limit": limit}))
+def run_logs(
+    run_id: Identity, after: str | None, limit: int | None, search: Mapping[str, Any] | None = None
+) -> Call[views.LogPage]:
+    params = _params({**(search or {}), "after": after, "limit": limit})
+    return Call("GET", _run_path(run_id, "/logs"), log_page, params)
+
+
+def log_search(contains: str | None, ignore_case: bool) -> dict[str, Any]:
+    return {} if contains is None else {"contains": contains, **({"ignore_case": True} if ignore_case else {})}
+
+
+def log_stream(run_id: Identity, after: str | None) -> Call[None]:
+    headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+    if after is not None:
+        headers["Last-Event-ID"] = after
+    return Call("GET", _run_path(run_id, "/logs/stream"), lambda _: None, headers=headers)
+
+
+def search_job_logs(job_id: Identity, search: Mapping[str, Any], cursor: str | None) -> Call[views.JobLogMatches]:
+    return Call("GET", _job_path(job_id, "/logs"), _job_log_matches, _params({**search, "cursor": cursor}))
 
 
 def cancel_run(run_id: Identity) -> Call[views.RunView]:

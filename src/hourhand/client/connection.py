@@ -7,6 +7,7 @@ from typing import Any, Final
 import httpx
 
 from hourhand.client.calls import Call
+from hourhand.client.ears import SILENCE_SECONDS_MAX
 from hourhand.client.problems import is_loopback, unreachable
 from hourhand.model.errors import InvalidParameter, ServerUnreachable
 
@@ -58,6 +59,13 @@ class Connection:
             headers=dict(call.headers),
             timeout=timeout,
         )
+
+    def listening_request(self, call: Call[Any], http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        """For a stream, which may be silent for a moment but not for long."""
+        request = self.request(call, http)
+        timeout = httpx.Timeout(self.timeout_seconds, read=SILENCE_SECONDS_MAX, pool=None)
+        request.extensions["timeout"] = timeout.as_dict()
+        return request
 
     def lost(self, error: httpx.HTTPError, request: httpx.Request) -> ServerUnreachable:
         return unreachable(error, request, self.timeout_seconds)

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from hourhand.client import calls, planning, views
 from hourhand.client.calls import Call, Identity
+from hourhand.client.ears import Ear
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.model.errors import HourhandError, ServerUnreachable
 from hourhand.model.node import Orders
@@ -22,6 +23,8 @@ R = TypeVar("R")
 FIRST_WAIT_SECONDS: Final = 0.2
 LONGEST_WAIT_SECONDS: Final = 1.0
 LOG_PAGE_LINES: Final = 1000
+STREAMS_TRIED_MAX: Final = 2
+"""Streams in a row that say nothing, before pages are asked for instead."""
 PATIENCE_SECONDS: Final = 30.0
 """How long a watch bears a server that does not answer: long enough for a restart or a change of nodes."""
 RESUBMIT_SECONDS: Final = 10.0
@@ -38,7 +41,21 @@ class Give(Generic[T]):
     item: T
 
 
-Step: TypeAlias = Call[Any] | Wait
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Opens a stream of events; answered with an `Ear`."""
+
+    call: Call[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Waits for the next event of a stream; answered with it, or with None when the stream has ended."""
+
+    ear: Ear
+
+
+Step: TypeAlias = Call[Any] | Wait | Listen | Hear
 Script: TypeAlias = Generator[Step | Give[Any], Any, R]
 """Ends with one result."""
 Stream: TypeAlias = Generator[Step | Give[T], Any, None]
@@ -156,30 +173,64 @@ def submit(call: Call[T], monotonic: Callable[[], float]) -> Script[T]:
         yield wait
 
 
-def log_lines(run_id: Identity, after: str | None) -> Stream[views.LogLineView]:
-    """Every line there is by now."""
+def log_lines(
+    run_id: Identity, after: str | None, search: Mapping[str, Any] | None = None
+) -> Stream[views.LogLineView]:
+    """Every line there is by now, or every one that is looked for."""
     while True:
-        page: views.LogPage = yield calls.run_logs(run_id, after, LOG_PAGE_LINES)
+        page: views.LogPage = yield calls.run_logs(run_id, after, LOG_PAGE_LINES, search)
         for line in page.lines:
             yield Give(line)
         after = page.next or after
-        if len(page.lines) < LOG_PAGE_LINES:
+        if not page.more:
+            return
+
+
+def job_log_lines(job_id: Identity, search: Mapping[str, Any]) -> Stream[views.JobLogMatch]:
+    """Every line of a job's runs that is looked for, newest run first."""
+    cursor = None
+    while True:
+        page: views.JobLogMatches = yield calls.search_job_logs(job_id, search, cursor)
+        for match in page.matches:
+            yield Give(match)
+        cursor = page.next_cursor
+        if cursor is None:
             return
 
 
 def follow_logs(run_id: Identity, after: str | None) -> Stream[views.LogLineView]:
-    """Every line as it comes, until the run has ended and nothing follows."""
+    """Every line as it comes, until the run has ended and nothing follows.
+
+    By a stream of events; where there is none, or something in between holds it back, by asking again and again. A
+    stream that breaks off is gone on with behind the last line that came."""
     rhythm = _Rhythm()
+    deaf = 0
+    """How many streams in a row have said nothing."""
     while True:
-        page: views.LogPage = yield from _patiently(calls.run_logs(run_id, after, LOG_PAGE_LINES), rhythm)
+        if deaf < STREAMS_TRIED_MAX:
+            deaf += 1
+            try:
+                ear: Ear = yield Listen(calls.log_stream(run_id, after))
+                while (heard := (yield Hear(ear))) is not None:
+                    deaf = 0
+                    if heard.event == "end":
+                        return
+                    if heard.event == "lines":
+                        page = calls.log_page(heard.data.encode())
+                        after = heard.id or page.next or after
+                        for line in page.lines:
+                            yield Give(line)
+            except HourhandError:
+                pass  # the page below tells what is wrong, or that it has passed
+        page = yield from _patiently(calls.run_logs(run_id, after, LOG_PAGE_LINES), rhythm)
         for line in page.lines:
             yield Give(line)
         after = page.next or after
-        if page.ended and not page.lines:
+        if page.ended:
             return
         if page.lines:
             rhythm.restart()
-        if not page.ended and len(page.lines) < LOG_PAGE_LINES:
+        if not page.more:
             yield rhythm.pause()
 
 

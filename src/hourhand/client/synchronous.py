@@ -14,7 +14,8 @@ from msgspec import UNSET, UnsetType
 from hourhand.client import artifacts, calls, planning, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
-from hourhand.client.scripts import Give, Playing, Script, Step, Stream, Wait
+from hourhand.client.ears import Ear, Heard
+from hourhand.client.scripts import Give, Hear, Listen, Playing, Script, Step, Stream, Wait
 from hourhand.model.errors import HourhandError
 
 T = TypeVar("T")
@@ -138,9 +139,17 @@ class Client:
         """One page of a run's log; `after` is the `next` of the page before."""
         return self.send(calls.run_logs(run_id, after, limit))
 
-    def log_lines(self, run_id: Identity, *, after: str | None = None) -> Iterator[views.LogLineView]:
-        """Every line there is by now."""
-        return self._stream(scripts.log_lines(run_id, after))
+    def log_lines(
+        self, run_id: Identity, *, after: str | None = None, contains: str | None = None, ignore_case: bool = False
+    ) -> Iterator[views.LogLineView]:
+        """Every line there is by now; with `contains`, every one that holds the text."""
+        return self._stream(scripts.log_lines(run_id, after, calls.log_search(contains, ignore_case)))
+
+    def search_job_logs(
+        self, job_id: Identity, contains: str, *, ignore_case: bool = False
+    ) -> Iterator[views.JobLogMatch]:
+        """Every line that holds the text, of all runs of a job, newest run first."""
+        return self._stream(scripts.job_log_lines(job_id, calls.log_search(contains, ignore_case)))
 
     def follow_logs(self, run_id: Identity, *, after: str | None = None) -> Iterator[views.LogLineView]:
         """Every line as it comes, until the run has ended. Bears a server that is away for half a minute."""
@@ -411,21 +420,57 @@ class Client:
 
     def _stream(self, stream: Stream[T]) -> Iterator[T]:
         playing = Playing[T, None](stream)
-        while (step := playing.step) is not None:
-            if isinstance(step, Give):
-                yield step.item
-                playing.answer()
-            else:
-                self._carry(playing, step)
+        ears: list[Ear] = []
+        try:
+            while (step := playing.step) is not None:
+                if isinstance(step, Give):
+                    yield step.item
+                    playing.answer()
+                else:
+                    self._carry(playing, step, ears)
+        finally:
+            for ear in ears:
+                ear.response.close()
 
-    def _carry(self, playing: Playing[Any, Any], step: Step) -> None:
+    def _carry(self, playing: Playing[Any, Any], step: Step, ears: list[Ear] | None = None) -> None:
         if isinstance(step, Wait):
             time.sleep(step.seconds)
             playing.answer()
             return
+        answer: Any
         try:
-            answer = self.send(step)
+            if isinstance(step, Listen):
+                answer = self._listen(step.call)
+                assert ears is not None, "only streams listen"
+                ears.append(answer)
+            elif isinstance(step, Hear):
+                answer = self._hear(step)
+            else:
+                answer = self.send(step)
         except HourhandError as error:
             playing.refuse(error)
         else:
             playing.answer(answer)
+
+    def _listen(self, call: Call[Any]) -> Ear:
+        request = self._connection.listening_request(call, self._http)
+        try:
+            response = self._http.send(request, stream=True)
+            if not response.is_success:
+                response.read()
+                response.close()
+                call.result(response)
+        except httpx.HTTPError as error:
+            raise self._connection.lost(error, request) from error
+        return Ear(response)
+
+    def _hear(self, step: Hear) -> Heard | None:
+        ear = step.ear
+        try:
+            heard = step.ear.next()
+        except httpx.HTTPError as error:
+            ear.response.close()
+            raise self._connection.lost(error, ear.response.request) from error
+        if heard is None:
+            ear.response.close()
+        return heard

@@ -299,6 +299,17 @@ class LogLineView(msgspec.Struct, kw_only=True):
     attempt: int = 1
     at: datetime | None = None
     stream: str = ""
+    left_out: int = 0
+    """Not 0 for a mark: it stands for so many lines that were not kept."""
+
+
+class JobLogMatch(LogLineView, kw_only=True):
+    run_id: UUID
+
+
+class JobLogMatches(msgspec.Struct, kw_only=True):
+    matches: list[JobLogMatch]
+    next_cursor: str | None = None
 
 
 class LogPage(msgspec.Struct, kw_only=True):
@@ -307,6 +318,8 @@ class LogPage(msgspec.Struct, kw_only=True):
     """Where the next page begins; the same again when there was nothing new."""
     ended: bool = False
     """True when the run is final and nothing follows."""
+    more: bool = False
+    """There is more right now."""
 
 
 class NodeView(msgspec.Struct, kw_only=True):

@@ -258,6 +258,10 @@ class LogPage(msgspec.Struct, frozen=True):
     """True when the run is final and nothing follows."""
     next_attempt: int
     next_line: int
+    more: bool = False
+    """There is more right now."""
+    rows: int = 0
+    """Rows that a search has looked at."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

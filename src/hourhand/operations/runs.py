@@ -1,4 +1,4 @@
-"""What a caller may ask of runs: read, list, follow their logs, cancel, run again."""
+"""What a caller may ask of runs: read, list, cancel, run again."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,7 +12,6 @@ from hourhand.model.states import FINAL_STATES, JobState, Reason, RunState
 from hourhand.operations.requests import (
     Caller,
     CancelRunsRequest,
-    LogPage,
     RetryRunRequest,
     RetryRunsRequest,
     RunFilter,
@@ -22,7 +21,6 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.selection import Selection, check_retry, runs_to_cancel, runs_to_retry
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.log_stores import LogStore
 from hourhand.ports.stores import JobStore, RunStore
 
 BATCH_MAX = 1000
@@ -41,10 +39,9 @@ class Ids(Protocol):
 
 
 class RunOperations:
-    def __init__(self, runs: RunStore, jobs: JobStore, logs: LogStore, clock: Clock, ids: Ids, bus: EventBus) -> None:
+    def __init__(self, runs: RunStore, jobs: JobStore, clock: Clock, ids: Ids, bus: EventBus) -> None:
         self._runs = runs
         self._jobs = jobs
-        self._logs = logs
         self._clock = clock
         self._ids = ids
         self._bus = bus
@@ -151,13 +148,6 @@ class RunOperations:
         if made:
             self._bus.publish(Topic.READY)
         return RunsRetried(made, wanted.run_ids is None and len(made) >= wanted.limit)
-
-    async def logs(self, caller: Caller, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> LogPage:
-        # The state is read first: lines are stored before the end is, so after a final state nothing more can come.
-        run = await self.get(caller, run_id)
-        lines = await self._logs.read_logs(run_id, after_attempt, after_line, limit)
-        last = (lines[-1].attempt, lines[-1].number) if lines else (after_attempt, after_line)
-        return LogPage(lines, run.state.is_final and len(lines) < limit, *last)
 
     # --- steps -------------------------------------------------------------------------------------------
 

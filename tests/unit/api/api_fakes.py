@@ -26,6 +26,7 @@ from hourhand.model.errors import (
 from hourhand.model.ids import time_ordered_id
 from hourhand.model.job import Job
 from hourhand.model.keys import IdempotencyKey
+from hourhand.model.log import STREAMS, LogEnd, LogRow, Place, end_of
 from hourhand.model.pauses import Pause, PauseScope
 from hourhand.model.run import Attempt, LogLine, Run
 from hourhand.model.states import Cause, JobState, RunState
@@ -41,7 +42,6 @@ from hourhand.operations.requests import (
     JobPage,
     JobPatch,
     JobRequest,
-    LogPage,
     NodeStatus,
     PauseRequest,
     RetryRunRequest,
@@ -316,12 +316,6 @@ class FakeRuns:
         self.runs[run_id] = replace(run, state=RunState.CANCELLING)
         return self.runs[run_id]
 
-    async def logs(self, caller: Caller, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> LogPage:
-        run = await self.get(caller, run_id)
-        found = [line for line in self.lines if (line.attempt, line.number) > (after_attempt, after_line)][:limit]
-        last = (found[-1].attempt, found[-1].number) if found else (after_attempt, after_line)
-        return LogPage(found, run.state.is_final and len(found) < limit, *last)
-
 
 @dataclass
 class FakeCluster:
@@ -372,3 +366,43 @@ def faults_of(answer: httpx.Response) -> dict[str, str]:
     assert answer.status_code == 422, answer.text
     assert code_of(answer) == "invalid-fields"
     return {fault["pointer"]: fault["code"] for fault in answer.json()["errors"]}
+
+
+class FakeLogs:
+    """The lines of every run, as many to a row as a test says."""
+
+    def __init__(self, runs: FakeRuns) -> None:
+        self._runs = runs
+        self.row_lines = 2
+        self.is_whole: bool | None = True
+
+    async def read_rows(self, run_id: UUID, after: Place, limit: int) -> list[LogRow]:
+        rows = [row for row in self._rows() if row.end > after]
+        return rows[:limit]
+
+    async def search_rows(
+        self, run_id: UUID, after: Place, text: str, ignore_case: bool, limit: int
+    ) -> list[LogRow | Place]:
+        rows = await self.read_rows(run_id, after, limit)
+        return [row if any(text.lower() in line.lower() for line in row.lines) else row.end for row in rows]
+
+    async def log_ends(self, run_id: UUID) -> dict[int, LogEnd]:
+        return {line.attempt: LogEnd(end_of(line).line + 1, line.at, self.is_whole) for line in self._runs.lines}
+
+    def _rows(self) -> list[LogRow]:
+        rows: list[LogRow] = []
+        for line in self._runs.lines:
+            last = rows[-1] if rows else None
+            stream = STREAMS.index(line.stream)
+            if (
+                last
+                and last.attempt == line.attempt
+                and len(last.lines) < self.row_lines
+                and not line.left_out + last.left_out
+            ):
+                rows[-1] = last._replace(
+                    at=[*last.at, line.at], stream=[*last.stream, stream], lines=[*last.lines, line.text]
+                )
+            else:
+                rows.append(LogRow(line.attempt, line.number, [line.at], [stream], [line.text], line.left_out))
+        return rows

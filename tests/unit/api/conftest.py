@@ -3,7 +3,7 @@ from typing import Any
 
 import httpx
 import pytest
-from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeRuns
+from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess, FakeCluster, FakeJobs, FakeLogs, FakeRuns
 from calendar_fakes import FakeCalendarStore
 from operator_fakes import (
     FakeBus,
@@ -20,11 +20,14 @@ from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.history import HistoryOperations
+from hourhand.operations.log_source import LogSource
+from hourhand.operations.logs import LogOperations
 from hourhand.operations.nodes import NodeOperations
 from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.run_watch import RunWatch
+from hourhand.runtime.bell import Bell
 
 
 @pytest.fixture
@@ -35,6 +38,11 @@ def jobs() -> FakeJobs:
 @pytest.fixture
 def runs() -> FakeRuns:
     return FakeRuns()
+
+
+@pytest.fixture
+def logs(runs: FakeRuns) -> FakeLogs:
+    return FakeLogs(runs)
 
 
 @pytest.fixture
@@ -124,6 +132,7 @@ def operations(
     ledger: Any,
     calendars: Any,
     glances: Any,
+    logs: Any,
 ) -> ApiOperations:
     return ApiOperations(
         jobs,
@@ -143,6 +152,7 @@ def operations(
         placing=not_asked,
         watch=RunWatch(glances, look_seconds=0.001),
         artifacts=not_asked,
+        logs=LogOperations(runs, LogSource(logs), Bell()),
     )
 
 

@@ -177,7 +177,8 @@ def test_following_a_log_asks_on_with_the_cursor_until_it_has_ended(client: Clie
     run = stub.add_run(stub.add_job("x"))
 
     assert [line.text for line in client.follow_logs(run["run_id"])] == ["one", "two", "three"]
-    assert [seen.params.get("after") for seen in stub.seen] == [None, ["1:1"], ["1:2"], ["1:3"]]
+    pages = [seen for seen in stub.seen if seen.path.endswith("/logs")]
+    assert [seen.params.get("after") for seen in pages] == [None, ["1:1"], ["1:2"]]
 
 
 def test_a_page_of_a_log_begins_after_the_cursor(client: Client, stub: Stub) -> None:

@@ -1,5 +1,6 @@
 """Refusals, silence and answers that are not Hourhand's: each has its class and one clear line."""
 
+import json
 import socket
 import ssl
 from collections.abc import Generator
@@ -10,6 +11,7 @@ import pytest
 from stub_api import TOKEN, Stub
 
 from hourhand.client import AnswerLost, ApiProblem, AsyncClient, Client, calls, scripts
+from hourhand.client.ears import EventReader, Heard
 from hourhand.client.problems import unreachable
 from hourhand.client.views import LogLineView, LogPage
 from hourhand.model.errors import InvalidParameter, ServerUnreachable
@@ -136,6 +138,8 @@ def play(script: Generator[Any, Any, Any], *answers: Any) -> list[Any]:
                 step = next(script)
             elif isinstance(step, scripts.Wait):
                 step = next(script)
+            elif isinstance(step, scripts.Listen):
+                step = script.throw(ApiProblem(404, "not-found", "there is nothing at this address"))
             else:
                 assert isinstance(step, calls.Call)
                 answer = pending.pop(0)
@@ -156,6 +160,62 @@ def test_following_bears_a_server_that_is_away_for_a_moment() -> None:
         LogPage(lines=[], ended=True),
     ]
     assert play(scripts.follow_logs("r", None), *answers) == [line, line]
+
+
+def hear(script: Generator[Any, Any, Any], *told: Any) -> list[Any]:
+    """Plays a server with streams; None ends one. Gives what was handed out, and where each stream began."""
+    items, pending, step = [], list(told), next(script)
+    try:
+        while True:
+            if isinstance(step, scripts.Give):
+                items.append(step.item.text)
+                step = next(script)
+            elif isinstance(step, scripts.Wait):
+                step = next(script)
+            elif isinstance(step, scripts.Listen):
+                items.append(f"after {step.call.headers.get('Last-Event-ID')}")
+                step = script.send(None)
+            else:
+                answer = pending.pop(0)
+                step = script.throw(answer) if isinstance(answer, Exception) else script.send(answer)
+    except StopIteration:
+        assert not pending
+        return items
+
+
+def lines_event(number: int) -> Heard:
+    page = {"lines": [{"text": f"line {number}", "number": number}], "next": f"1:{number}"}
+    return Heard("lines", f"1:{number}", json.dumps(page))
+
+
+def test_following_goes_on_behind_the_last_line_when_a_stream_breaks_off_or_ends() -> None:
+    nothing_new = LogPage(lines=[], next="1:2")
+    told = [
+        lines_event(1), lines_event(2), ServerUnreachable("cut"), nothing_new,
+        lines_event(3), None, LogPage(lines=[LogLineView(text="line 4", number=4)], next="1:4"),
+        lines_event(5), Heard("end", "1:5", "{}"),
+    ]  # fmt: skip
+    assert hear(scripts.follow_logs("r", None), *told) == [
+        "after None", "line 1", "line 2", "after 1:2", "line 3", "line 4", "after 1:4", "line 5",
+    ]  # fmt: skip
+
+
+def test_following_asks_for_pages_where_streams_say_nothing() -> None:
+    told = [
+        ServerUnreachable("silence"), LogPage(lines=[], next="1:0"),
+        None, LogPage(lines=[], next="1:0"),
+        LogPage(lines=[LogLineView(text="line 1", number=1)], next="1:1"), LogPage(lines=[], next="1:1", ended=True),
+    ]  # fmt: skip
+    assert hear(scripts.follow_logs("r", None), *told) == ["after None", "after 1:0", "line 1"]
+
+
+def test_events_are_read_from_pieces_of_any_size() -> None:
+    wire = b': hello\nretry: 1000\n\nevent: lines\nid: 1:7\ndata: {"a":"\xc3\xa9"}\n\n: still here\n\n'
+    wire += b"event: end\ndata: {}\n\n"
+    for size in (1, 2, 7, 1000):
+        reader = EventReader()
+        found = [event for at in range(0, len(wire), size) for event in reader.feed(wire[at : at + size])]
+        assert found == [Heard("lines", "1:7", '{"a":"é"}'), Heard("end", "1:7", "{}")]
 
 
 def test_following_does_not_begin_with_a_server_that_is_not_there() -> None:

@@ -29,10 +29,12 @@ from hourhand.api.parameters import IDEMPOTENCY_KEY, Parameter, limit_parameter
 from hourhand.api.views import EmptyBody
 from hourhand.model.errors import Fault
 from hourhand.model.job import Job
+from hourhand.model.log import START
 from hourhand.model.run import LogLine, Run
 from hourhand.model.schedule import At, CronSchedule, Now, format_instant
 from hourhand.model.states import JobState, RunState
 from hourhand.operations.jobs import JobOperations
+from hourhand.operations.logs import LogOperations
 from hourhand.operations.requests import Caller, JobFilter, JobPatch, JobRequest, RunFilter
 from hourhand.operations.runs import RunOperations
 
@@ -119,9 +121,10 @@ class JobLogs(msgspec.Struct, rename="camel"):
 
 
 class JobServiceRoutes:
-    def __init__(self, jobs: JobOperations, runs: RunOperations) -> None:
+    def __init__(self, jobs: JobOperations, runs: RunOperations, logs: LogOperations) -> None:
         self._jobs = jobs
         self._runs = runs
+        self._logs = logs
 
     def endpoints(self) -> list[Endpoint]:
         tag = "job service"
@@ -226,7 +229,7 @@ class JobServiceRoutes:
         return json_answer(JobLogs(job.job_id, [LoggedMessage(line.at, line.text) for line in lines]))
 
     async def _lines(self, caller: Caller, run: Run) -> list[LogLine]:
-        page = await self._runs.logs(caller, run.run_id, 0, 0, _LOG_LINES_MAX)
+        page = await self._logs.page(caller, run.run_id, START, _LOG_LINES_MAX)
         return list(page.lines)
 
     async def _listed(self, caller: Caller, jobs: list[Job]) -> list[ListedJob]:

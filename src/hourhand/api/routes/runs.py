@@ -1,10 +1,10 @@
-"""/api/v1/runs: what happened, what is happening, its output, stopping it and running it again."""
+"""/api/v1/runs: what happened, what is happening, stopping it and running it again."""
 
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from hourhand.api.answers import JSON, TEXT, Answer, header, json_answer
+from hourhand.api.answers import Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.decoding import decode_optional_body, read_body, read_optional_body
 from hourhand.api.endpoints import Call, Endpoint
@@ -12,14 +12,12 @@ from hourhand.api.faults import all_faults
 from hourhand.api.parameters import CURSOR, Parameter, limit_parameter, pick
 from hourhand.api.views import (
     EmptyBody,
-    LogPageView,
     RunDetailView,
     RunIdView,
     RunPageView,
     RunsCancelledView,
     RunsRetriedView,
     RunView,
-    log_page_view,
     run_detail_view,
     run_view,
 )
@@ -62,9 +60,6 @@ class RunRoutes:
     def endpoints(self) -> list[Endpoint]:
         tag = "runs"
         job = Parameter("job_id", "Only runs of this job.", {"type": "string", "format": "uuid"})
-        after = Parameter(
-            "after", "Where to go on: `next` of the page before.", {"type": "string", "pattern": "^[0-9]+:[0-9]+$"}
-        )
         return [
             Endpoint(
                 "GET",
@@ -76,16 +71,6 @@ class RunRoutes:
                 parameters=(limit_parameter(50, 500), CURSOR, *FILTERS, job),
             ),
             Endpoint("GET", _ONE, self.get, tag, "One run and its earlier attempts", RunDetailView),
-            Endpoint(
-                "GET",
-                _ONE + "/logs",
-                self.logs,
-                tag,
-                "What a run wrote",
-                LogPageView,
-                parameters=(after, limit_parameter(1000, 10_000)),
-                media_types=(JSON, "text/plain"),
-            ),
             Endpoint(
                 "POST", _ONE + "/cancel", self.cancel, tag, "Stop a run", RunView, 202, EmptyBody, body_required=False
             ),
@@ -129,18 +114,6 @@ class RunRoutes:
         run = await self._runs.get(call.caller, call.id("run_id"))
         attempts = await self._runs.attempts(call.caller, run.run_id)
         return json_answer(run_detail_view(run, attempts, await self._runs.retries(call.caller, run.run_id)))
-
-    async def logs(self, call: Call) -> Answer:
-        attempt, line = _position(call.query.text("after"))
-        limit = call.query.integer("limit", 1000, 1, 10_000)
-        page = await self._runs.logs(call.caller, call.id("run_id"), attempt, line, limit)
-        if call.media_type == JSON:
-            return json_answer(log_page_view(page))
-        text = "".join(line.text + "\n" for line in page.lines)
-        more = (
-            [] if page.ended and not page.lines else [header("hourhand-next", f"{page.next_attempt}:{page.next_line}")]
-        )
-        return Answer(text.encode("utf-8", "replace"), 200, TEXT, more)
 
     async def cancel(self, call: Call) -> Answer:
         decode_optional_body(call.body, EmptyBody)
@@ -195,13 +168,3 @@ def _instant(call: Call, name: str) -> datetime | None:
         return parse_instant(text)
     except InstantFault as fault:
         raise InvalidParameter(name, str(fault)) from None
-
-
-def _position(after: str | None) -> tuple[int, int]:
-    """ "2:57" is attempt 2, line 57."""
-    if after is None:
-        return 0, 0
-    attempt, colon, line = after.partition(":")
-    if not colon or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in (attempt, line)):
-        raise InvalidParameter("after", "must be 'next' of the page before, such as 1:57", "invalid-cursor")
-    return int(attempt), int(line)
