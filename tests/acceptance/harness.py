@@ -152,14 +152,15 @@ class Cage:
 
             def is_gone() -> bool:
                 with contextlib.suppress(OSError):
-                    group.rmdir()
+                    for inner in sorted(_groups_in(group), reverse=True):  # executors make groups for their programs
+                        inner.rmdir()
                 return not group.exists()
 
             wait_for(is_gone, f"{group} can be removed")
 
     def _pids(self) -> Iterable[int]:
         if self._group is not None:
-            return map(int, (self._group / "cgroup.procs").read_text().split())
+            return [pid for group in _groups_in(self._group) for pid in _members(group)]
         self._known = {process for process in self._known if process.is_running()}
         self._known |= {process for process in psutil.process_iter() if self._is_marked(process)}
         for process in list(self._known):  # commands get an environment and a folder of their own
@@ -174,6 +175,16 @@ class Cage:
             return str(self._folder) in " ".join([process.cwd(), *process.cmdline()]) and process.pid != os.getpid()
         except psutil.Error:
             return False
+
+
+def _groups_in(group: Path) -> list[Path]:
+    return [group, *(path for path in group.rglob("*") if path.is_dir())]
+
+
+def _members(group: Path) -> list[int]:
+    with contextlib.suppress(OSError):  # an attempt has ended, and its group with it
+        return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+    return []
 
 
 def _make_group(name: str) -> Path | None:
