@@ -24,6 +24,7 @@ from hourhand.job_kinds.launcher import Ended, Launch, Launched, Launcher, Launc
 from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LineReader, many_of
 from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, usage_of
+from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE, ProgressFiles
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
 from hourhand.model.outcome import Lost, Outcome
 from hourhand.model.resources import Resources
@@ -137,6 +138,7 @@ class _Host:
         self.folders = WorkFolders(settings.work_root, self.account)
         self.groups: Groups | None = None
         self.level = Level.NONE
+        self.progress = ProgressFiles()
         self.nothing = -1
 
     async def open(self) -> None:
@@ -259,6 +261,7 @@ class _Attempt:
             if given is not None:
                 os.close(given)
         self._readers = [LineReader(out, "stdout", self._log), LineReader(err, "stderr", self._keep_and_log)]
+        host.progress.watch(self._folder, task.progress)
 
     async def ended(self) -> None:
         """Returns when nothing of the program is left, after its end or that of the launcher."""
@@ -342,6 +345,8 @@ class _Attempt:
         return self.outcome()
 
     def _close_pipes(self) -> None:
+        if self._folder is not None:
+            self._host.progress.forget(self._folder)
         for reader in self._readers:
             reader.close()
         for pipe in self._pipes:
@@ -384,6 +389,7 @@ class _Attempt:
             "TMPDIR": str(folder),
             "LANG": "C.UTF-8",
             **self._program.env,
+            PROGRESS_VARIABLE: str(folder / PROGRESS_FILE),
             **({} if task.keep_outputs is None else {"HOURHAND_OUTPUT_DIR": str(folder / OUTPUT_FOLDER)}),
             "HOURHAND_RUN_ID": str(task.run_id),
             "HOURHAND_JOB_ID": str(task.job_id),

@@ -151,6 +151,7 @@ async def test_the_variables_of_a_program_are_these_and_no_others(kind, make_tas
         "HOURHAND_ATTEMPT": "2",
         "HOURHAND_FENCE_TOKEN": str(task.fence),
         "HOURHAND_SCHEDULED_TIME": "2030-01-02T03:04:05Z",
+        "HOURHAND_PROGRESS_FILE": f"{home}/.hourhand-progress",
     }
 
 
@@ -358,3 +359,15 @@ async def test_no_descriptors_are_left_open(kind, make_task):
     for argv in (["true"], ["no-such-program"], ["false"]):
         await kind.run(make_task({"argv": argv, "stdin": "x"}).task)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_program_says_how_far_it_has_come(kind, make_task, until):
+    task = make_task({"argv": ["sh", "-c", 'echo "40 halfway" > "$HOURHAND_PROGRESS_FILE"; sleep 1000']}).task
+    said = []
+    task.progress = lambda percent, message: said.append((percent, message))
+    running = asyncio.create_task(kind.run(task))
+    await until(lambda: said)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert said == [(40, "halfway")]
