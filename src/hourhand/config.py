@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin, get
 
 from hourhand.config_rules import SECRETS, broken_rules
 from hourhand.model.errors import BadConfiguration
+from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, RESULT_INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from hourhand.api.settings import ApiSettings
@@ -114,6 +115,9 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "api.port": (0, 65535),
     "api.token_cache_seconds": (0, 5),
     "embedded.connections_max": (20, 10_000),
+    "executor.result_bytes_max": (RESULT_INLINE_BYTES_MAX, RESULT_BYTES_HARD_MAX),
+    "executor.output_files_max": (0, 100_000),
+    "executor.output_bytes_max": (0, 2**50),
     "executor.slots_inline": (0, _WHOLE_MOST),
     "executor.slots_process": (0, _WHOLE_MOST),
     "executor.claim_ahead_seconds": (0, 1),

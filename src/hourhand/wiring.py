@@ -104,7 +104,10 @@ async def require_migrated(config: Config) -> None:
 
 def partition_cuts(config: Config) -> list[Cut]:
     keep = config.scheduler.keep_runs_days
-    return [Cut("jobs", 7, 2, None), *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks"))]
+    return [
+        Cut("jobs", 7, 2, None),
+        *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks", "run_files")),
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -327,6 +330,7 @@ class ExecutorNode(Node):
             Journal(folder, self.name, settings.journal_bytes_max),
             settings,
             config.kinds.grace_seconds,
+            self.blobs,
         )
         self.executor.make_loops(self.loop)
         self.bus.subscribe(Topic.READY, self.executor.receiving.wake)

@@ -10,6 +10,7 @@ from sample_jobs import NAMESPACE, START, rows
 
 from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.capacity import Capacity
+from hourhand.executor.outputs import Outputs
 from hourhand.executor.receiver import Receiver
 from hourhand.executor.recorder import Recorder
 from hourhand.executor.settings import ExecutorSettings
@@ -126,6 +127,7 @@ class Executor:
         clock: DatabaseClock | None = None,
         labels: Sequence[str] = (),
         things: Mapping[str, float] | None = None,
+        outputs: Outputs | None = None,
     ) -> None:
         self.store = store
         self.kind = FunctionKind(function)
@@ -134,7 +136,7 @@ class Executor:
         offers = offers_of(kinds)
         self.capacity = Capacity({SlotClass.INLINE: slots, SlotClass.PROCESS: 0}, things)
         self.recorder = Recorder(store.live_runs, store.logs, self.clock, lambda: 0.5)
-        self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, self.clock, 1000)
+        self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, self.clock, 1000, outputs=outputs)
         self.membership = Membership(store.nodes, "executor", "executor", 60, self.clock, dict)
         self.receiver = Receiver(
             store.live_runs,

@@ -371,7 +371,9 @@ async def test_a_commit_that_is_still_under_way_is_waited_for_before_it_is_judge
     [one] = await claim(store, 1, ground.executor.clock.now())
     completions = Completions(store.database, store.live_runs)
     opened = await completions.begin()
-    running = type("Running", (), {"claim": one, "started_at": None, "recorded": False})()
+    running = type(
+        "Running", (), {"claim": one, "started_at": None, "recorded": False, "files": (), "output_fault": None}
+    )()
     finish = await ground.transactions.finish_of(running, None)
     assert await opened._finish(finish)
     asking = asyncio.create_task(completions.is_recorded(finish))

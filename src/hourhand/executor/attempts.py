@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -11,11 +12,13 @@ import msgspec
 
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
+from hourhand.executor.outputs import Outputs, wants_blob
 from hourhand.executor.progress import ProgressKeeper
 from hourhand.executor.recorder import Recorder
 from hourhand.executor.transactions import Transactions
-from hourhand.model.outcome import Failed, Interrupted, Outcome, TimedOut
+from hourhand.model.outcome import NOTHING_SAID, Failed, Interrupted, Outcome, Succeeded, TimedOut
 from hourhand.model.run import Claim
+from hourhand.model.run_blobs import RunFile
 from hourhand.model.states import Reason
 from hourhand.model.usage import Usage
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
@@ -40,6 +43,11 @@ class _Running(msgspec.Struct, eq=False):
     log: LogBuffer | None = None
     """None until it says something: most attempts say nothing."""
     outcome_when_stopped: Outcome | None = None
+    outputs: Outputs | None = None
+    files: tuple[RunFile, ...] = ()
+    """What it has left, kept and not recorded yet."""
+    output_fault: str | None = None
+    """Why something of that could not be kept."""
     recorded: bool = False
     """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
     told: bool = False
@@ -64,6 +72,10 @@ class _Running(msgspec.Struct, eq=False):
             self.told = True
             self.keeper.told(self.claim, percent, message)
 
+    async def keep_outputs(self, folder: Path) -> None:
+        assert self.outputs is not None
+        await self.outputs.keep(self, folder)
+
 
 class Attempts:
     def __init__(
@@ -75,7 +87,9 @@ class Attempts:
         clock: DatabaseClock,
         log_lines_max: int,
         log_bytes_max: int = 8 * 1024 * 1024,
+        outputs: Outputs | None = None,
     ) -> None:
+        self._outputs = outputs
         self._kinds = kinds
         self._offers = offers
         self._capacity = capacity
@@ -96,7 +110,9 @@ class Attempts:
 
     def start(self, *claims: Claim) -> None:
         """Starts attempts at their time: at once, or by a timer when they are a little ahead."""
-        started = [_Running(claim, claim.careful, self._open_log, self.progress) for claim in claims]
+        started = [
+            _Running(claim, claim.careful, self._open_log, self.progress, outputs=self._outputs) for claim in claims
+        ]
         for running in started:
             self._in_hand[running.claim.run_id, running.claim.fence] = running
             self._empty.clear()
@@ -203,15 +219,27 @@ class Attempts:
                 outcome = await work(task)
             else:
                 outcome = await self._run_in_time(work, claim, task)
+            if outcome is not NOTHING_SAID:
+                outcome = await self._with_result_kept(running, outcome)
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
             outcome = Failed(Reason.EXCEPTION, f"the kind {claim.kind!r} broke: {type(fault).__name__}: {fault}")
         if running.outcome_when_stopped is not None:
             outcome = running.outcome_when_stopped
+        elif running.output_fault is not None and isinstance(outcome, Succeeded):
+            outcome = Failed(Reason.OUTPUT_NOT_KEPT, running.output_fault)
         if running.log is not None:
             running.log.close()
         self._end(running, outcome, self._clock.now(), task.usage)
+
+    async def _with_result_kept(self, running: _Running, outcome: Outcome) -> Outcome:
+        """A result that cannot stand in a row goes to a blob first."""
+        if isinstance(outcome, Succeeded | Failed) and wants_blob(outcome.result) and not running.recorded:
+            if self._outputs is None:
+                return Failed(Reason.RESULT_TOO_LARGE, "this executor has no blobs to keep the result in")
+            return await self._outputs.keep_result(running, outcome)
+        return outcome
 
     def _open_log(self, claim: Claim) -> LogBuffer:
         recorder, (lines, size) = self._recorder, self._log_max
@@ -226,6 +254,7 @@ class Attempts:
             claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
             progress=running.progress,
+            keep_outputs=None if self._outputs is None else running.keep_outputs,
         )  # fmt: skip
 
     async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], claim: Claim, task: Task) -> Outcome:
@@ -258,7 +287,7 @@ class Attempts:
         if running.recorded:
             self._recorder.forget(claim)
         else:
-            self._recorder.ended(claim, running.started_at, ended_at, outcome, usage)
+            self._recorder.ended(claim, running.started_at, ended_at, outcome, usage, running.files)
         self._capacity.give_back(self._offers[claim.needs], claim.fence)
 
 

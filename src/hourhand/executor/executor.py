@@ -13,6 +13,7 @@ from hourhand.executor.duty import Duty
 from hourhand.executor.journal import Journal
 from hourhand.executor.keeper import Keeper
 from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
+from hourhand.executor.outputs import Outputs
 from hourhand.executor.progress import ProgressKeeper
 from hourhand.executor.receiver import Lanes, Receiver
 from hourhand.executor.recorder import Recorder
@@ -21,6 +22,7 @@ from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.transactions import Transactions
 from hourhand.executor.weighing import things_of
 from hourhand.model.outcome import Cancelled
+from hourhand.ports.blobs import Blobs
 from hourhand.ports.job_kind import JobKind, SlotClass
 from hourhand.ports.log_stores import LogStore
 from hourhand.ports.progress_stores import ProgressStore
@@ -64,6 +66,7 @@ class Executor:
         journal: Journal,
         settings: ExecutorSettings,
         grace_seconds: float,
+        blobs: Blobs,
     ) -> None:
         self._stores = stores
         self._kinds = kinds
@@ -75,8 +78,9 @@ class Executor:
         slots = {SlotClass.INLINE: settings.slots_inline, SlotClass.PROCESS: settings.slots_process}
         self.capacity = Capacity(slots, things_of(settings))
         self.recorder = Recorder(stores.records, stores.logs, clock, chance, Keeper(journal))
+        outputs = Outputs(blobs, clock, settings)
         self.attempts = Attempts(
-            kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max, settings.log_bytes_max
+            kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max, settings.log_bytes_max, outputs
         )
         self.receiver = Receiver(
             stores.claims, stores.names, offers, self.capacity, self._node_id, clock, self.attempts.start, settings
@@ -92,7 +96,7 @@ class Executor:
         )
         self.attempts.lease_is_sure = self._fence.lease_is_sure
         self.attempts.transactions = Transactions(
-            stores.completions, self.recorder, clock, settings.transaction_connections
+            stores.completions, self.recorder, clock, settings.transaction_connections, outputs
         )
         self.attempts.progress = self.progress = ProgressKeeper(stores.progress, clock.now)
 

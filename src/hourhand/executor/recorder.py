@@ -24,6 +24,7 @@ from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import NOTHING_SAID, Lost, Outcome
 from hourhand.model.retry import retry_from_json
 from hourhand.model.run import Claim
+from hourhand.model.run_blobs import RunFile
 from hourhand.model.settle import Standing, settle
 from hourhand.model.states import Reason, RunEvent, RunState
 from hourhand.model.usage import Usage
@@ -62,6 +63,7 @@ class _Ended(msgspec.Struct, gc=False):
     ended_at: datetime
     outcome: Outcome
     usage: Usage | None = None
+    files: tuple[RunFile, ...] = ()
 
 
 class Recorder:
@@ -114,9 +116,10 @@ class Recorder:
         ended_at: datetime,
         outcome: Outcome,
         usage: Usage | None = None,
+        files: tuple[RunFile, ...] = (),
     ) -> None:
         self._started.pop(claim.run_id, None)
-        self._ended.append(_Ended(claim, started_at, ended_at, outcome, usage))
+        self._ended.append(_Ended(claim, started_at, ended_at, outcome, usage, files))
         self._idle.clear()
         if self._is_away:
             self._keep()
@@ -278,7 +281,7 @@ class Recorder:
 
     def _settled(self, ended: _Ended) -> Entry:
         claim, outcome = ended.claim, ended.outcome
-        if outcome is NOTHING_SAID:  # the shortest road for what happens most
+        if outcome is NOTHING_SAID and not ended.files:  # the shortest road for what happens most
             return Finish(claim.run_id, claim.fence, RunState.SUCCEEDED, ended.started_at, ended.ended_at)
         standing = Standing(
             claim.failures,
@@ -302,6 +305,7 @@ class Recorder:
                 step.error,
                 step.result,
                 ended.usage,
+                ended.files,
             )
         return Requeue(
             claim.run_id,
@@ -315,6 +319,7 @@ class Recorder:
             failed=step.event is RunEvent.RETRY,
             lost=isinstance(outcome, Lost),
             usage=ended.usage,
+            files=ended.files,
         )
 
     async def _write_starts(self) -> None:

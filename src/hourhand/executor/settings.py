@@ -52,5 +52,11 @@ class ExecutorSettings:
     there. None: `journal` in the home."""
     journal_bytes_max: int = 64 * 1024 * 1024
     """How large the journal may become; outcomes beyond it are lost if the executor dies while the database is away."""
+    result_bytes_max: int = 16 * 1024 * 1024
+    """How large the JSON of a result may be. Above 256 KiB it is kept in a blob; larger than this it fails the run."""
+    output_files_max: int = 1000
+    """Files kept per attempt of those in its output folder; the log of the run names what is left out."""
+    output_bytes_max: int = 10 * 1024 * 1024 * 1024
+    """How large all files of an attempt together may be."""
     transaction_connections: int = 4
     """Connections for `ctx.transaction()`; more handlers than that wait for one."""

@@ -7,14 +7,21 @@ When the connection breaks during the commit, the run itself is asked afterwards
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from hourhand.executor.outputs import InHand, Outputs, wants_blob
 from hourhand.executor.recorder import Recorder
-from hourhand.model.errors import CommitUnknown, DatabaseUnavailable, RunTaken, TransactionLost
-from hourhand.model.run import Claim
+from hourhand.model.errors import (
+    BlobsUnavailable,
+    CommitUnknown,
+    DatabaseUnavailable,
+    ResultTooLarge,
+    RunTaken,
+    TransactionLost,
+)
+from hourhand.model.run_blobs import RESULT_INLINE_BYTES_MAX
 from hourhand.model.states import RunState
 from hourhand.ports.stores import CompletionStore, Finish, OpenCompletion
 from hourhand.runtime.clock import DatabaseClock
@@ -24,16 +31,16 @@ LOGS_SECONDS_MAX: Final = 5.0
 _ASK_SECONDS_MAX: Final = 2.0
 
 
-class InHand(Protocol):
-    claim: Claim
-    started_at: datetime | None
-    recorded: bool
-
-
 class Transactions:
     def __init__(
-        self, completions: CompletionStore, recorder: Recorder, clock: DatabaseClock, connections_max: int
+        self,
+        completions: CompletionStore,
+        recorder: Recorder,
+        clock: DatabaseClock,
+        connections_max: int,
+        outputs: Outputs | None = None,
     ) -> None:
+        self._outputs = outputs
         self.completions = completions
         self._recorder = recorder
         self._clock = clock
@@ -44,12 +51,26 @@ class Transactions:
         return partial(RunTransaction, self, attempt)
 
     async def finish_of(self, attempt: InHand, result: Any) -> Finish:
-        """The end of the run, once every line that it has logged can be read."""
+        """The end of the run, once every line that it has logged can be read and all that it leaves is kept."""
+        if wants_blob(result):
+            if self._outputs is None:
+                raise ResultTooLarge(len(getattr(result, "encoded", b"")), RESULT_INLINE_BYTES_MAX)
+            result = await self._outputs.stored_result(attempt, result)
+        if attempt.output_fault is not None:
+            raise BlobsUnavailable(attempt.output_fault)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._recorder.logs_written(), LOGS_SECONDS_MAX)
         claim = attempt.claim
         now = self._clock.now()
-        return Finish(claim.run_id, claim.fence, RunState.SUCCEEDED, attempt.started_at, now, result=result)
+        return Finish(
+            claim.run_id,
+            claim.fence,
+            RunState.SUCCEEDED,
+            attempt.started_at,
+            now,
+            result=result,
+            files=attempt.files,
+        )
 
 
 class RunTransaction:

@@ -12,14 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.job_kinds.handlers import BadArguments, NoRetry, RetryAfter, Snooze
-from hourhand.model.errors import DatabaseUnavailable, HourhandError
+from hourhand.model.errors import BlobsUnavailable, DatabaseUnavailable, HourhandError, ResultTooLarge
 from hourhand.model.outcome import NOTHING_SAID, Failed, Snoozed, Succeeded, clipped
 from hourhand.model.retry import ASKED_FOR_NO_RETRY, ASKED_FOR_RETRY, exception_tags
+from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, RESULT_INLINE_BYTES_MAX, LargeResult
 from hourhand.model.settle import SNOOZE_MAX
 from hourhand.model.states import Reason
-
-RESULT_BYTES_MAX: Final = 256 * 1024
-"""The usual outcome of a handler: it ended well and returned nothing."""
 
 _FRAMES_MAX: Final = 6
 _US: Final = __name__.partition(".")[0] + "."
@@ -48,13 +46,15 @@ def encoded_result(value: Any) -> bytes | Failed:
         encoded = _encode(value)
     except Exception as error:
         return Failed(Reason.EXCEPTION, clipped(f"the handler returned something that is not JSON: {error}"))
-    if len(encoded) > RESULT_BYTES_MAX:
-        message = f"the handler returned {len(encoded)} bytes of JSON; at most {RESULT_BYTES_MAX} are kept"
+    if len(encoded) > RESULT_BYTES_HARD_MAX:
+        message = str(ResultTooLarge(len(encoded), RESULT_BYTES_HARD_MAX))
         return Failed(Reason.RESULT_TOO_LARGE, message, retryable=False)
     return encoded
 
 
 def succeeded_with(encoded: bytes) -> Succeeded:
+    if len(encoded) > RESULT_INLINE_BYTES_MAX:
+        return Succeeded(LargeResult(encoded))
     value = _decode(encoded)
     # PostgreSQL stores no NUL in JSON; refused there it would fail the write of a whole batch of outcomes.
     return Succeeded(_without_nul(value) if b"\\u0000" in encoded else value)
@@ -73,6 +73,10 @@ def outcome_raised(error: BaseException) -> Failed | Snoozed:
         case RetryAfter():
             tags = (ASKED_FOR_RETRY, *exception_tags(type(error).__mro__))
             return Failed(Reason.EXCEPTION, clipped(_described(error)), True, error.seconds, tags=tags)
+        case ResultTooLarge():
+            return Failed(Reason.RESULT_TOO_LARGE, clipped(str(error)), retryable=False)
+        case BlobsUnavailable():
+            return Failed(Reason.OUTPUT_NOT_KEPT, clipped(str(error)))
         case DatabaseUnavailable():
             tags = exception_tags(type(error).__mro__)
             return Failed(Reason.CONNECTION, clipped(_described(error)), tags=tags)

@@ -29,6 +29,7 @@ from hourhand.model.errors import BadConfiguration
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from importlib.metadata import EntryPoint
+    from pathlib import Path
 
     from asyncpg import Connection as DatabaseConnection
     from asyncpg import Record
@@ -84,10 +85,13 @@ class BadArguments(Exception):
 class Context:
     """What a handler may know of the run it works for."""
 
-    __slots__ = ("_task",)
+    __slots__ = ("_make_folder", "_outputs", "_task")
 
-    def __init__(self, task: "Task") -> None:
+    def __init__(self, task: "Task", make_folder: "Callable[[Task], Path] | None" = None) -> None:
         self._task = task
+        self._make_folder = make_folder
+        self._outputs: Path | None = None
+        """The folder for its files, once it was asked for."""
 
     @property
     def run_id(self) -> UUID:
@@ -153,13 +157,55 @@ class Context:
         except KeyError:
             raise NoRetry(f"the secret {name!r} was not given to this run: list it in the payload's secrets") from None
 
+    @property
+    def output_folder(self) -> "Path":
+        """A folder of this attempt's own, made when it is first asked for. Files that are in it when the handler ends
+        are kept as what the run has left; the folder itself goes."""
+        if self._outputs is None:
+            if self._make_folder is None:
+                raise NoRetry("this executor keeps no files of runs")
+            self._outputs = self._make_folder(self._task)
+        return self._outputs
+
     def transaction(self, result: Any = None) -> "AbstractAsyncContextManager[Connection]":
         """`async with ctx.transaction() as db`: a transaction on Hourhand's database that completes this run when the
         block ends, with `result` as it is then. Both are committed, or neither. Raises RunTaken at the end of the block
         when the run is no longer this attempt's."""
         if self._task.transaction is None:
             raise NoRetry("ctx.transaction() needs an asynchronous handler: write `async def` instead of `def`")
-        return self._task.transaction(partial(_storable, result))
+        opened = self._task.transaction(partial(_storable, result))
+        return _KeepingFirst(self, opened)
+
+    async def _keep_outputs(self) -> None:
+        if self._outputs is not None and self._task.keep_outputs is not None:
+            await self._task.keep_outputs(self._outputs)
+
+
+class _KeepingFirst:
+    """A transaction before whose end the files of the output folder are kept, so that it can name them."""
+
+    __slots__ = ("_context", "_opened")
+
+    def __init__(self, context: Context, opened: "AbstractAsyncContextManager[Any]") -> None:
+        self._context = context
+        self._opened = opened
+
+    async def __aenter__(self) -> Any:
+        return await self._opened.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        try:
+            if error is None:
+                await self._context._keep_outputs()
+        except BaseException as fault:
+            await self._opened.__aexit__(type(fault), fault, fault.__traceback__)
+            raise
+        return await self._opened.__aexit__(kind, error, trace)
+
+
+def output_folder_of(context: Context) -> "Path | None":
+    """The folder that a handler has asked for."""
+    return context._outputs
 
 
 def _storable(result: Any) -> Any:

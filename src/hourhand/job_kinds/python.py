@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
-from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name
+from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name, output_folder_of
+from hourhand.job_kinds.output_folders import OutputFolders
 from hourhand.job_kinds.payload_checks import wrong_type
 from hourhand.job_kinds.signatures import FACT, KnownSignatures, signature_faults, signatures_of
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
@@ -34,6 +35,7 @@ class PythonKind:
         self._pool: WorkerPool | None = None
         self.known = KnownSignatures()
         """What executors elsewhere have said of their handlers; whoever hears it fills it."""
+        self._outputs = OutputFolders(self._settings.work_root)
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
         if HANDLER_FIELD not in payload:
@@ -64,14 +66,17 @@ class PythonKind:
         return {FACT: signatures_of(self._handlers.values())}
 
     async def open(self) -> None:
+        if self._handlers:
+            self._outputs.open()
         if any(not handler.is_async for handler in self._handlers.values()):
-            self._pool = WorkerPool(self._settings)
+            self._pool = WorkerPool(self._settings, self._outputs)
             await self._pool.open()
 
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
+        await asyncio.to_thread(self._outputs.close)
 
     async def run(self, task: Task) -> Outcome:
         handler = self._handlers.get(self._handler_name(task.payload, task.job_name))
@@ -80,15 +85,26 @@ class PythonKind:
         if not handler.is_async:
             assert self._pool is not None, "run is called between open and close"
             return await self._pool.run(task, handler.name)
+        context = Context(task, self._outputs.make)
         try:
-            value = await handler.call(Context(task))
+            value = await handler.call(context)
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor
             if _is_being_cancelled():
+                await self._drop_outputs(context, task)
                 raise asyncio.CancelledError from error
-            return outcome_raised(error)
-        if _is_being_cancelled():  # the handler kept the cancellation to itself
-            raise asyncio.CancelledError
-        return NOTHING_SAID if value is None else outcome_of(value)
+            outcome: Outcome = outcome_raised(error)
+        else:
+            if _is_being_cancelled():  # the handler kept the cancellation to itself
+                await self._drop_outputs(context, task)
+                raise asyncio.CancelledError
+            outcome = NOTHING_SAID if value is None else outcome_of(value)
+        if output_folder_of(context) is not None:
+            await self._outputs.keep(task)
+        return outcome
+
+    async def _drop_outputs(self, context: Context, task: Task) -> None:
+        if output_folder_of(context) is not None:
+            await self._outputs.drop(task)
 
     def _slot_class_of(self, need: str) -> SlotClass:
         handler = self._handlers.get(need.removeprefix(_PREFIX))

@@ -158,6 +158,7 @@ def builtin_kinds(
         idle_seconds=settings.worker_idle_seconds,
         start_seconds_max=settings.worker_start_seconds_max,
         grace_seconds=settings.grace_seconds,
+        work_root=settings.work_root,
     )
     programs = ProgramRunner(
         ProgramSettings(

@@ -77,6 +77,11 @@ class WorkFolders:
         assert self._room is not None
         (self._room / _MARK).write_text("".join(f"{group}\n" for group in groups))
 
+    @property
+    def room(self) -> Path:
+        assert self._room is not None, "work folders are used between open and close"
+        return self._room
+
     def close(self) -> None:
         if self._room is not None:
             remove(self._room)

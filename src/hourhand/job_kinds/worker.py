@@ -37,6 +37,8 @@ class PendingCall:
     frame: bytes
     outcome: "asyncio.Future[Outcome]"
     worker: "Worker | None" = None
+    has_outputs: bool = False
+    """The handler has asked for a folder for its files."""
 
 
 class Worker:
@@ -72,9 +74,9 @@ class Worker:
     def pid(self) -> int:
         return self._child.pid
 
-    async def make_ready(self, modules: Sequence[str], seconds_max: float) -> None:
+    async def make_ready(self, modules: Sequence[str], output_room: str, seconds_max: float) -> None:
         """Lets the worker import its handlers. Raises WorkerNotStarted; the caller ends the worker then."""
-        self._send(protocol.frame(protocol.CALL, protocol.encode(protocol.Setup(tuple(modules)))))
+        self._send(protocol.frame(protocol.CALL, protocol.encode(protocol.Setup(tuple(modules), output_room))))
         try:
             async with asyncio.timeout(seconds_max):
                 await first_of(self._ready.wait(), self._child.exited())
@@ -157,6 +159,8 @@ class Worker:
         elif tag == protocol.PROGRESS:
             if self.call is not None:
                 self.call.task.progress(*protocol.decode_progress(body))
+        elif tag == protocol.OUTPUTS and self.call is not None:
+            self.call.has_outputs = True
         elif tag == protocol.READY:
             self._ready.set()
         elif tag == protocol.BROKEN:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hourhand.job_kinds import worker_protocol as protocol
 from hourhand.job_kinds.child import signal_name, to_the_end
+from hourhand.job_kinds.output_folders import OutputFolders
 from hourhand.job_kinds.worker import PendingCall, Worker, WorkerNotStarted
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed, Outcome, clipped
@@ -39,11 +40,14 @@ class WorkerPoolSettings:
     """How long importing the handler modules may take before the worker is given up."""
     grace_seconds: float = 10.0
     """How long a cancelled handler may take to end by itself before its process is killed."""
+    work_root: str | None = None
+    """Where handlers get folders for the files that they leave."""
 
 
 class WorkerPool:
-    def __init__(self, settings: WorkerPoolSettings) -> None:
+    def __init__(self, settings: WorkerPoolSettings, outputs: OutputFolders | None = None) -> None:
         assert settings.processes_max >= 1
+        self._outputs = outputs
         self._settings = settings
         self._workers: set[Worker] = set()
         self._idle: list[Worker] = []
@@ -89,10 +93,15 @@ class WorkerPool:
             self._waiting.append(call)
             self._grow()
         try:
-            return await call.outcome
+            outcome = await call.outcome
         except asyncio.CancelledError:
             await self._abandon(call)
+            if call.has_outputs and self._outputs is not None:
+                await self._outputs.drop(task)
             raise
+        if call.has_outputs and self._outputs is not None:
+            await self._outputs.keep(task)
+        return outcome
 
     async def _abandon(self, call: PendingCall) -> None:
         worker = call.worker
@@ -144,7 +153,9 @@ class WorkerPool:
         worker: Worker | None = None
         try:
             worker = Worker(self._take_next)
-            await worker.make_ready(self._settings.modules, self._settings.start_seconds_max)
+            await worker.make_ready(
+                self._settings.modules, self._outputs.room if self._outputs else "", self._settings.start_seconds_max
+            )
         except BaseException as error:
             if worker is not None:
                 await to_the_end(partial(worker.end, 0.0))

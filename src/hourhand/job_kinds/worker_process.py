@@ -15,12 +15,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
 
 from hourhand.job_kinds import worker_protocol as protocol
 from hourhand.job_kinds.answers import encoded_result, outcome_raised
 from hourhand.job_kinds.handlers import Context, HandlerRegistry, RunCancelled, load_handlers
+from hourhand.job_kinds.output_folders import folder_for
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed
 from hourhand.model.progress import tidy
@@ -70,11 +72,13 @@ class Worker:
         self._in_handler = False
         self._is_cancelled = False
         self._progress = _Progress(self._send)
+        self._output_room = ""
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._on_terminate)
         setup = protocol.decode_setup(self._receive())
         try:
+            self._output_room = setup.output_room
             self._handlers = load_handlers(setup.modules)
         except BadConfiguration as error:
             self._send(protocol.frame(protocol.BROKEN, str(error).encode("utf-8", "replace")))
@@ -98,7 +102,7 @@ class Worker:
         self._progress.forget()
         try:
             self._in_handler = True
-            value = handler.call(Context(self._task(call)))
+            value = handler.call(Context(self._task(call), self._make_folder if self._output_room else None))
             self._in_handler = False
         except RunCancelled:
             self._leave()
@@ -126,6 +130,12 @@ class Worker:
             secrets=call.secrets,
             progress=self._progress.tell,
         )
+
+    def _make_folder(self, task: Task) -> Path:
+        folder = folder_for(self._output_room, task)
+        self._send(protocol.frame(protocol.OUTPUTS, b""))  # before it is there: it is removed in any case
+        folder.mkdir(mode=0o700)
+        return folder
 
     def _log(self, stream: str, text: str) -> None:
         self._send(protocol.frame(protocol.LOG, text.encode("utf-8", "replace")))

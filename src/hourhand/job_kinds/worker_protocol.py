@@ -1,7 +1,8 @@
 """What an executor and its worker processes say to each other.
 
 A frame is a length, a tag and a body. The executor sends one `Setup`, then one `Call` at a time; the worker
-answers with `READY` or `BROKEN` once, then with any number of `LOG` and `PROGRESS` frames and one `ANSWER` per call.
+answers with `READY` or `BROKEN` once, then with any number of `LOG` and `PROGRESS` frames, perhaps an `OUTPUTS` that
+says that there is a folder with files, and one `ANSWER` per call.
 JSON, not pickle: neither side trusts the other with code.
 """
 
@@ -22,6 +23,7 @@ BROKEN: Final = ord("B")
 LOG: Final = ord("L")
 PROGRESS: Final = ord("P")
 ANSWER: Final = ord("A")
+OUTPUTS: Final = ord("O")
 CALL: Final = ord("C")
 
 HEAD: Final = struct.Struct(">IB")
@@ -31,6 +33,8 @@ NOTHING_FRAME: Final = HEAD.pack(0, ANSWER)
 
 class Setup(msgspec.Struct, array_like=True):
     modules: tuple[str, ...]
+    output_room: str
+    """Where handlers that leave files get a folder."""
 
 
 class Call(msgspec.Struct, array_like=True):

@@ -38,6 +38,9 @@ REASONS: Final[Mapping[Reason, End]] = {
     ),
     Reason.TOO_MANY_REDIRECTS: End("it was redirected again and again", "call the address where that ends"),
     Reason.RESULT_TOO_LARGE: End("the result is too large to be kept", "return a reference to it instead"),
+    Reason.OUTPUT_NOT_KEPT: End(
+        "its result or its files could not be kept", "see whether the storage of blobs can be reached: blobs.url"
+    ),
     Reason.EXECUTOR_LOST: End("its executor stopped answering", _AGAIN),
     Reason.CLAIM_LOST: End("the answer to its claim was lost on the way", _AGAIN),
     Reason.SHUTDOWN: End("its executor was stopping", _AGAIN),

@@ -213,6 +213,17 @@ class BadConfiguration(WorldError):
         self.faults = list(faults)
 
 
+class ResultTooLarge(HourhandError):
+    """A job returned more than is kept of a result."""
+
+    code = "result-too-large"
+
+    def __init__(self, size: int, bytes_max: int) -> None:
+        super().__init__(
+            f"the result has {size} bytes of JSON; at most {bytes_max} are kept: leave it as a file instead"
+        )
+
+
 class RunTaken(WorldError):
     """Raised at the end of `ctx.transaction()`: the run is not this attempt's any more. Nothing was committed."""
 

@@ -10,6 +10,7 @@ import msgspec
 
 from hourhand.model.progress import Progress
 from hourhand.model.resources import Resources
+from hourhand.model.run_blobs import ResultReference
 from hourhand.model.states import Cause, RunState
 from hourhand.model.usage import Usage
 
@@ -44,6 +45,8 @@ class Run:
     """What its last attempt took; only where one run is read by itself."""
     progress: Progress | None = None
     """How far its attempt says it has come; None once it is finished."""
+    result_reference: ResultReference | None = None
+    """Where the result is that is too large for a row."""
 
 
 @dataclass(frozen=True, slots=True)

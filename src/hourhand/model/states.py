@@ -106,6 +106,7 @@ class Reason(StrEnum):
     REDIRECT_BLOCKED = "redirect_blocked"
     TOO_MANY_REDIRECTS = "too_many_redirects"
     RESULT_TOO_LARGE = "result_too_large"
+    OUTPUT_NOT_KEPT = "output_not_kept"
     EXECUTOR_LOST = "executor_lost"
     CLAIM_LOST = "claim_lost"
     """The answer to the claim was lost on its way; the attempt never began."""

@@ -20,8 +20,9 @@ from hourhand.model.node import Orders, Renewal
 from hourhand.model.run import Attempt, Claim, Run
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState, RunState
-from hourhand.model.usage import Usage
 from hourhand.ports.database_time import HearTime, hear_nothing
+from hourhand.ports.ends import Finish as Finish  # noqa: PLC0414 - callers find all rows of the store here
+from hourhand.ports.ends import Requeue as Requeue  # noqa: PLC0414
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before everything that falls due."""
@@ -183,45 +184,6 @@ class Claimed(msgspec.Struct, frozen=True):
     """How many of them each share has got."""
     put_aside: int = 0
     """Runs that were looked at and must wait: behind a gate, or behind an earlier run of their job."""
-
-
-class Finish(msgspec.Struct, frozen=True):
-    """The end of a run, as its attempt reports it."""
-
-    run_id: UUID
-    fence: int
-    state: RunState
-    started_at: datetime | None
-    ended_at: datetime
-    reason: str | None = None
-    error: str | None = None
-    result: Any = None
-    usage: Usage | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether there is nothing to say but that it has succeeded, and when."""
-        said = self.result is not None or self.reason is not None or self.error is not None or self.usage is not None
-        return self.state is RunState.SUCCEEDED and not said
-
-
-class Requeue(msgspec.Struct, frozen=True):
-    """An attempt that did not finish its run: the run is ready again at `ready_at`."""
-
-    run_id: UUID
-    fence: int
-    state: RunState
-    """What the attempt itself came to: failed, timed_out or lost."""
-    started_at: datetime | None
-    ended_at: datetime
-    ready_at: datetime
-    reason: str | None
-    error: str | None
-    failed: bool
-    """Counts against the retries."""
-    lost: bool
-    """Counts against the losses."""
-    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ from hourhand.model.ids import instant_of
 from hourhand.model.policy import Policy, Rate, policy_from_json
 from hourhand.model.resources import Resources
 from hourhand.model.run import Claim
+from hourhand.model.run_blobs import RunFile
 from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.model.templates import MARK, render, zone_or_utc
 from hourhand.ports.database_time import HearTime, hear_nothing
 from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
+from hourhand.store.run_files import RunFiles
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
@@ -33,6 +35,7 @@ BEHIND_EARLIER: Final = 0
 LOOK_AT_ONCE: Final = 500
 _run_id: Final = attrgetter("run_id")
 _FAILED: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
+_Files = Sequence[tuple[UUID, RunFile]]
 
 
 class LiveRuns:
@@ -42,6 +45,7 @@ class LiveRuns:
         self._names = names
         self._priority_wait = priority_wait
         self._queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
+        self._run_files = RunFiles(database)
         self._pausing = load_queries("hourhand.store.sql", "pauses.sql", database.schema)
         self.on_let_go: Callable[[], None] = lambda: None
         """Called when the end of a run has let others go on: somebody should look for work."""
@@ -216,7 +220,11 @@ class LiveRuns:
         done = await self._finish_plain(plain) if plain else set()
         if len(done) == len(finishes):
             return done
-        return done | await self._finish_any([finish for finish in finishes if finish.run_id not in done])
+        rest = [finish for finish in finishes if finish.run_id not in done]
+        files = _files_of(rest)
+        if files:
+            return done | await self._finish_with_files(rest, files)
+        return done | await self._finish_any(rest)
 
     async def _finish_plain(self, finishes: Sequence[Finish]) -> set[UUID]:
         """Those that needed no more than the shortest road."""
@@ -236,6 +244,21 @@ class LiveRuns:
         rows = await self._database.fetch(
             self._queries["finish_runs"], **_finish_values(finishes, _MAY_FINISH), priority_wait=self._priority_wait
         )
+        return await self._finished(finishes, rows)
+
+    async def _finish_with_files(self, finishes: Sequence[Finish], files: _Files) -> set[UUID]:
+        """Files are named together with the end of the attempt that left them, or not at all."""
+        values = _finish_values(finishes, _MAY_FINISH)
+        async with self._database.transaction() as db:
+            rows = await self._fetch(db, "finish_runs", **values, priority_wait=self._priority_wait)
+            await self._add_files(db, rows, files)
+        return await self._finished(finishes, rows)
+
+    async def _add_files(self, db: Connection, rows: Sequence[Record], files: _Files) -> None:
+        of_the_run = {row["run_id"] for row in rows}
+        await self._run_files.add_on(db, [(run_id, file) for run_id, file in files if run_id in of_the_run])
+
+    async def _finished(self, finishes: Sequence[Finish], rows: Sequence[Record]) -> set[UUID]:
         self.tell_let_go(rows)
         if _places_left(rows):
             await self.free_strays([row["run_id"] for row in rows])
@@ -261,28 +284,21 @@ class LiveRuns:
         `tell_let_go` after the commit."""
         values = _finish_values([finish], _MAY_SUCCEED)
         rows = await self._fetch(db, "finish_runs", **values, priority_wait=self._priority_wait)
+        if finish.files:
+            await self._add_files(db, rows, _files_of([finish]))
         if _places_left(rows):
             await self._free_strays_on(db, [row["run_id"] for row in rows])
         return rows
 
     async def requeue_runs(self, requeues: Sequence[Requeue]) -> set[UUID]:
-        requeues = sorted(requeues, key=_run_id)  # see _finish_values
-        rows = await self._database.fetch(
-            self._queries["requeue_runs"],
-            priority_wait=self._priority_wait,
-            run_ids=[requeue.run_id for requeue in requeues],
-            fences=[requeue.fence for requeue in requeues],
-            ready=[requeue.ready_at for requeue in requeues],
-            failed=[int(requeue.failed) for requeue in requeues],
-            lost=[int(requeue.lost) for requeue in requeues],
-            states=[requeue.state for requeue in requeues],
-            started=[requeue.started_at for requeue in requeues],
-            ended=[requeue.ended_at for requeue in requeues],
-            reasons=[requeue.reason for requeue in requeues],
-            errors=[requeue.error for requeue in requeues],
-            usages=[None if requeue.usage is None else to_json(requeue.usage) for requeue in requeues],
-            from_states=_MAY_RETURN,
-        )
+        values = _requeue_values(requeues) | {"priority_wait": self._priority_wait}
+        files = _files_of(requeues)
+        if files:
+            async with self._database.transaction() as db:
+                rows = await self._fetch(db, "requeue_runs", **values)
+                await self._add_files(db, rows, files)
+        else:
+            rows = await self._database.fetch(self._queries["requeue_runs"], **values)
         self.tell_let_go(rows)
         if _places_left(rows):
             await self.free_strays([row["run_id"] for row in rows])
@@ -405,3 +421,25 @@ def _finish_values(finishes: Sequence[Finish], from_states: Sequence[RunState]) 
         "usages": [None if finish.usage is None else to_json(finish.usage) for finish in finishes],
         "from_states": from_states,
     }
+
+
+def _requeue_values(requeues: Sequence[Requeue]) -> dict[str, Any]:
+    requeues = sorted(requeues, key=_run_id)  # see _finish_values
+    return {
+        "run_ids": [requeue.run_id for requeue in requeues],
+        "fences": [requeue.fence for requeue in requeues],
+        "ready": [requeue.ready_at for requeue in requeues],
+        "failed": [int(requeue.failed) for requeue in requeues],
+        "lost": [int(requeue.lost) for requeue in requeues],
+        "states": [requeue.state for requeue in requeues],
+        "started": [requeue.started_at for requeue in requeues],
+        "ended": [requeue.ended_at for requeue in requeues],
+        "reasons": [requeue.reason for requeue in requeues],
+        "errors": [requeue.error for requeue in requeues],
+        "usages": [None if requeue.usage is None else to_json(requeue.usage) for requeue in requeues],
+        "from_states": _MAY_RETURN,
+    }
+
+
+def _files_of(ends: Sequence[Finish] | Sequence[Requeue]) -> _Files:
+    return [(end.run_id, file) for end in ends if end.files for file in end.files]

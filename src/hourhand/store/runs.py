@@ -14,6 +14,7 @@ from hourhand.model.jitter import start_of
 from hourhand.model.job import Job
 from hourhand.model.policy import KeyFault, Overlap, Policy, policy_from_json
 from hourhand.model.run import Attempt, Run
+from hourhand.model.run_blobs import reference_in
 from hourhand.model.schedule import timing_from_json
 from hourhand.model.states import Cause, RunState
 from hourhand.model.usage import Usage
@@ -235,6 +236,8 @@ class Runs:
 
     @staticmethod
     def _run(row: Record, namespace: str) -> Run:
+        result = from_json(row["result"])
+        reference = reference_in(result)
         return Run(
             run_id=row["run_id"],
             job_id=row["job_id"],
@@ -251,7 +254,8 @@ class Runs:
             version=row["version"],
             reason=row["reason"],
             error=row["error"],
-            result=from_json(row["result"]),
+            result=result if reference is None else None,
+            result_reference=reference,
             requested_by=row["requested_by"],
             note=row["note"],
             retry_of=row["retry_of"],

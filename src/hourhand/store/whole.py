@@ -18,6 +18,7 @@ from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Partitions
 from hourhand.store.pauses import Pauses
 from hourhand.store.queues import Queues
+from hourhand.store.run_files import RunFiles
 from hourhand.store.runs import Runs
 from hourhand.store.submissions import Submissions
 from hourhand.store.timetable import Timetable
@@ -52,6 +53,7 @@ class Store:
     versions: Versions
     zones: Zones
     artifacts: Artifacts
+    run_files: RunFiles
 
 
 def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> Store:
@@ -82,4 +84,5 @@ def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> St
         Versions(database),
         Zones(database),
         Artifacts(database),
+        RunFiles(database),
     )

@@ -88,6 +88,13 @@ def big(size: int) -> str:
     return "x" * size
 
 
+@job("t.leaves-file")
+def leaves_file(ctx: Context, text: str, dies: bool) -> None:
+    (ctx.output_folder / "report.txt").write_text(text)
+    if dies:
+        os._exit(3)
+
+
 @job("t.length")
 def length(text: str) -> int:
     return len(text)

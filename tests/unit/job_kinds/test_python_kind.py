@@ -5,8 +5,10 @@ import pytest
 
 from hourhand.job_kinds.handlers import Context, HandlerRegistry, NoRetry, RetryAfter, Snooze
 from hourhand.job_kinds.python import PythonKind
+from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.outcome import Failed, Snoozed, Succeeded
 from hourhand.model.retry import RetryPolicy
+from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, LargeResult
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass
 
@@ -61,10 +63,89 @@ async def test_a_value_that_is_not_json_fails_the_attempt(run):
 
 async def test_a_result_above_the_limit_is_not_worth_a_retry(run):
     async def handler():
-        return "x" * (256 * 1024)
+        return "x" * RESULT_BYTES_HARD_MAX
 
     outcome = await run(handler)
     assert (outcome.reason, outcome.retryable) == (Reason.RESULT_TOO_LARGE, False)
+
+
+async def test_a_result_that_is_too_large_for_a_row_is_handed_on_as_it_is(run):
+    async def handler():
+        return "x" * (256 * 1024)
+
+    assert await run(handler) == Succeeded(LargeResult(b'"' + b"x" * (256 * 1024) + b'"'))
+
+
+@pytest.fixture
+async def opened(registry, tmp_path):
+    kinds = []
+
+    async def open_kind(function):
+        registry.register(function, "x")
+        kind = PythonKind(registry, WorkerPoolSettings(work_root=str(tmp_path)))
+        kinds.append(kind)
+        await kind.open()
+        return kind
+
+    yield open_kind
+    for kind in kinds:
+        await kind.close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.name == "report.txt"] == []
+
+
+def keeping(task):
+    kept = []
+
+    async def keep(folder):
+        kept.append({path.name: path.read_text() for path in folder.iterdir()})
+
+    task.keep_outputs = keep
+    return kept
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_files_in_the_output_folder_are_kept_when_the_handler_ends(opened, make_task, fails):
+    async def handler(ctx):
+        (ctx.output_folder / "report.txt").write_text("done")
+        assert ctx.output_folder == ctx.output_folder
+        if fails:
+            raise ValueError("too late")
+
+    task = make_task({"handler": "x"}).task
+    kept = keeping(task)
+    outcome = await (await opened(handler)).run(task)
+
+    assert isinstance(outcome, Failed) is fails
+    assert kept == [{"report.txt": "done"}]
+
+
+async def test_a_handler_that_leaves_no_files_has_no_folder(opened, make_task):
+    async def handler(ctx): ...
+
+    task = make_task({"handler": "x"}).task
+    kept = keeping(task)
+    await (await opened(handler)).run(task)
+
+    assert kept == []
+
+
+async def test_files_of_a_cancelled_handler_go_with_it(opened, make_task):
+    under_way = asyncio.Event()
+
+    async def handler(ctx):
+        (ctx.output_folder / "report.txt").write_text("half")
+        under_way.set()
+        await asyncio.Event().wait()
+
+    task = make_task({"handler": "x"}).task
+    kept = keeping(task)
+    running = asyncio.create_task((await opened(handler)).run(task))
+    await under_way.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert kept == []
 
 
 async def test_an_exception_is_told_with_its_place_and_without_our_frames(run):

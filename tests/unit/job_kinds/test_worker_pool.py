@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from hourhand.job_kinds.output_folders import OutputFolders
 from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed, Snoozed, Succeeded
+from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, LargeResult
 from hourhand.model.states import Reason
 
 MODULES = ("job_kind_test_handlers",)
@@ -86,8 +88,34 @@ async def test_failures_are_told_as_for_asynchronous_handlers(run):
     assert {"ValueError", "builtins.ValueError", "Exception"} <= set(outcome.tags)
     assert not (await run("t.no-retry")).retryable
     assert (await run("t.add", b=1)).reason is Reason.BAD_ARGUMENTS
-    assert (await run("t.big", size=300_000)).reason is Reason.RESULT_TOO_LARGE
+    assert (await run("t.big", size=RESULT_BYTES_HARD_MAX)).reason is Reason.RESULT_TOO_LARGE
+    large = await run("t.big", size=300_000)
+    assert large.result == LargeResult(b'"' + b"x" * 300_000 + b'"')
     assert len((await run("t.big", size=200_000)).result) == 200_000
+
+
+async def test_files_in_the_output_folder_are_kept_also_when_the_process_dies(tmp_path, make_task):
+    outputs = OutputFolders(str(tmp_path))
+    outputs.open()
+    pool = WorkerPool(WorkerPoolSettings(modules=MODULES, processes_max=1), outputs)
+    await pool.open()
+    kept = []
+
+    async def keep(folder):
+        kept.append({path.name: path.read_text() for path in folder.iterdir()})
+
+    for dies in (False, True):
+        task = make_task({"text": "done", "dies": dies}).task
+        task.keep_outputs = keep
+        assert isinstance(await pool.run(task, "t.leaves-file"), Failed) is dies
+    nothing = make_task({"a": 1, "b": 2}).task
+    nothing.keep_outputs = keep
+    await pool.run(nothing, "t.add")
+    await pool.close()
+    outputs.close()
+
+    assert kept == [{"report.txt": "done"}, {"report.txt": "done"}]
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_synchronous_handler_is_told_how_to_get_a_transaction(run):
