@@ -6,6 +6,7 @@ clouds hand out credentials, are never reached; loopback and private ones only w
 
 import re
 import socket
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
@@ -32,6 +33,7 @@ def blocked_because(address: IPv4Address | IPv6Address, allow_private: bool) -> 
     return None
 
 
+@lru_cache(maxsize=4096)  # asked several times for each call, and most calls go to few hosts
 def host_blocked_because(host: str, allow_private: bool) -> str | None:
     """The same for a host as a URL names it. A name that must be resolved is judged when it is."""
     address = literal_address(host)

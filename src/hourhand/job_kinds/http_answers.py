@@ -49,6 +49,9 @@ def redirect_target(response: aiohttp.ClientResponse, url: URL) -> URL | None:
 
 async def _read_body(response: aiohttp.ClientResponse, bytes_max: int, seconds_max: float) -> tuple[str, bool]:
     """The beginning of the body as text, and whether there was more."""
+    content = response.content
+    if content.is_eof() and content.total_bytes <= bytes_max:  # all of it came with its head: nothing to wait for
+        return _as_text(await content.read(), response.charset), False
     data = bytearray()
     truncated = True
     with suppress(TimeoutError):  # also that of a server which has fallen silent

@@ -174,6 +174,8 @@ class HttpCaller:
 def _with_secrets(task: Task) -> Mapping[str, Any]:
     """The payload with texts in the places of its references. For the call, and for nothing else."""
     payload = task.payload
+    if len(payload) == 1:  # nothing but an address
+        return payload
     missing = [name for _, name in references("http", payload) if name not in task.secrets]
     if missing:
         raise BadSecret(f"the secret {missing[0]!r} was not given to this attempt")

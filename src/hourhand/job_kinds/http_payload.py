@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -37,6 +38,7 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 EXPECT_DEFAULT: Final = ("2xx",)
 HEADERS_MAX: Final = 100
 URL_CHARS_MAX: Final = 8000
+_REMEMBERED_CHARS_MAX: Final = 500
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -123,6 +125,17 @@ def url_faults(
     pointer: str, url: str, allow_private: bool, schemes: tuple[str, ...] = ("http", "https")
 ) -> list[Fault]:
     """What is wrong with an address that is to be called."""
+    if len(url) > _REMEMBERED_CHARS_MAX:
+        return _find_url_faults(pointer, url, allow_private, schemes)
+    return list(_remembered_url_faults(pointer, url, allow_private, schemes))
+
+
+@lru_cache(maxsize=1024)  # most jobs call few addresses again and again
+def _remembered_url_faults(pointer: str, url: str, allow_private: bool, schemes: tuple[str, ...]) -> tuple[Fault, ...]:
+    return tuple(_find_url_faults(pointer, url, allow_private, schemes))
+
+
+def _find_url_faults(pointer: str, url: str, allow_private: bool, schemes: tuple[str, ...]) -> list[Fault]:
     if len(url) > URL_CHARS_MAX:
         return [Fault(pointer, "invalid-url", f"has more than {URL_CHARS_MAX} characters")]
     if _BAD_IN_URL.search(url):

@@ -51,6 +51,11 @@ async def noop(ctx: Context) -> None:
         os.write(witness, b"%s %d %d\n" % (str(ctx.run_id).encode(), ctx.attempt, time.time_ns() // 1000))
 
 
+@job("bench.sync")
+def sync() -> None:
+    """Does nothing, in a worker process."""
+
+
 @job("bench.wait")
 async def wait(ctx: Context, seconds: float = 1.0) -> None:
     """Waits. Leaves a witness when it begins, and one with the word `end` when it ends."""
