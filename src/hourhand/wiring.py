@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
@@ -16,10 +16,10 @@ from hourhand.blobs.choice import blobs_for
 from hourhand.config import Config
 from hourhand.database.connections import Database
 from hourhand.database.deadlines import for_heartbeats, for_loops, long_running
-from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
+from hourhand.database_setup import make_partitions, open_store, partition_cuts, prepare_database, require_migrated
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
-from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, DatabaseUnsuitable, PartEnded
+from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.bell import Bell, Seldom
@@ -47,67 +47,29 @@ from hourhand.store.live_runs import LiveRuns
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
-from hourhand.store.partitions import Cut, Partitions
+from hourhand.store.partitions import Partitions
 from hourhand.store.placing import Placing
 from hourhand.store.progress import ProgressBoard
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
-__all__ = ["ROLES", "Store", "open_store", "prepare_database", "require_migrated", "run_role", "store_on"]
+__all__ = [
+    "ROLES",
+    "Store",
+    "make_partitions",
+    "open_store",
+    "prepare_database",
+    "require_migrated",
+    "run_role",
+    "store_on",
+]
 
 AWAY = (DatabaseUnavailable,)
 LOGS_TOLD_SECONDS = 0.2
 """How often an executor tells at most that it has written log lines: somebody may be looking on."""
 STREAMS_END_SECONDS_MAX = 3.0
 """How long callers may take to read the last word of their streams when an API node stops."""
-
-
-@contextlib.asynccontextmanager
-async def open_store(config: Config, application: str) -> AsyncIterator[Store]:
-    database = Database(config.database, application)
-    await database.open()
-    try:
-        yield store_on(database)
-    finally:
-        await database.close()
-
-
-async def prepare_database(config: Config) -> None:
-    """Checks the database, brings its tables up to date and makes today's partitions."""
-    async with open_store(replace(config, database=long_running(config.database)), "migrate") as store:
-        await store.database.check()
-        done = await migrate(store.database)
-        if done:
-            emit(Event.MIGRATED, versions=[migration.version for migration in done])
-        await make_partitions(config, store)
-
-
-async def make_partitions(config: Config, store: Store) -> None:
-    """Makes the partitions of the coming days; afterwards the leader keeps them."""
-    async with store.database.transaction() as db:
-        now = await db.fetchval("SELECT now()")
-    await store.partitions.maintain(partition_cuts(config), now)
-
-
-async def require_migrated(config: Config) -> None:
-    """A role that does not migrate by itself refuses a database that is not ready for it."""
-    async with open_store(config, "check") as store:
-        await store.database.check()
-        known, done = migrations(config.database.schema), await applied(store.database)
-        refuse_mismatch(known, done)
-        if len(done) < len(known):
-            raise DatabaseUnsuitable(
-                f"the database has {len(done)} of {len(known)} migrations: run `hourhand db migrate` first"
-            )
-
-
-def partition_cuts(config: Config) -> list[Cut]:
-    keep = config.scheduler.keep_runs_days
-    return [
-        Cut("jobs", 7, 2, None),
-        *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks", "run_files")),
-    ]
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,62 @@
+"""Makes a database ready for nodes, and refuses one that is not."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from hourhand.config import Config
+from hourhand.database.connections import Database
+from hourhand.database.deadlines import long_running
+from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
+from hourhand.model.errors import DatabaseUnsuitable
+from hourhand.store.partitions import Cut
+from hourhand.store.whole import Store, store_on
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+
+@contextlib.asynccontextmanager
+async def open_store(config: Config, application: str) -> AsyncIterator[Store]:
+    database = Database(config.database, application)
+    await database.open()
+    try:
+        yield store_on(database)
+    finally:
+        await database.close()
+
+
+async def prepare_database(config: Config) -> None:
+    """Checks the database, brings its tables up to date and makes today's partitions."""
+    async with open_store(replace(config, database=long_running(config.database)), "migrate") as store:
+        await store.database.check()
+        done = await migrate(store.database)
+        if done:
+            emit(Event.MIGRATED, versions=[migration.version for migration in done])
+        await make_partitions(config, store)
+
+
+async def make_partitions(config: Config, store: Store) -> None:
+    """Makes the partitions of the coming days; afterwards the leader keeps them."""
+    async with store.database.transaction() as db:
+        now = await db.fetchval("SELECT now()")
+    await store.partitions.maintain(partition_cuts(config), now)
+
+
+async def require_migrated(config: Config) -> None:
+    """A role that does not migrate by itself refuses a database that is not ready for it."""
+    async with open_store(config, "check") as store:
+        await store.database.check()
+        known, done = migrations(config.database.schema), await applied(store.database)
+        refuse_mismatch(known, done)
+        if len(done) < len(known):
+            raise DatabaseUnsuitable(
+                f"the database has {len(done)} of {len(known)} migrations: run `hourhand db migrate` first"
+            )
+
+
+def partition_cuts(config: Config) -> list[Cut]:
+    keep = config.scheduler.keep_runs_days
+    return [
+        Cut("jobs", 7, 2, None),
+        *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks", "run_files")),
+    ]
