@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -188,7 +189,8 @@ class Launcher:
     def _sent(self, packet: bytes, handles: Sequence[int]) -> bool:
         assert self._channel is not None
         try:
-            socket.send_fds(self._channel, [packet], list(handles), socket.MSG_NOSIGNAL)
+            beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", handles))] if handles else []
+            self._channel.sendmsg([packet], beside, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return False
         except OSError:  # it has died; that is heard as the end of the channel

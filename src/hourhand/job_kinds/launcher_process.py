@@ -27,6 +27,7 @@ else:
     from hourhand.job_kinds import launcher_kernel as kernel
 
 PACKET_BYTES_MAX = 128 * 1024
+HANDLES_SPACE = socket.CMSG_SPACE(4 * 4)
 HEARD_AT_ONCE = 16
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.001, 0.1
 BURY_SECONDS = 1.0
@@ -136,7 +137,8 @@ class Launcher:
                     os.close(handle)
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        data, handles, _, _ = socket.recv_fds(self._channel, PACKET_BYTES_MAX, 4, socket.MSG_CMSG_CLOEXEC)
+        data, beside, _, _ = self._channel.recvmsg(PACKET_BYTES_MAX, HANDLES_SPACE, socket.MSG_CMSG_CLOEXEC)
+        handles = [handle for _, _, packed in beside for handle in memoryview(packed).cast("i")]
         if data == b"\0":  # too long for a packet: it lies in a file in memory
             with open(handles.pop(), "rb") as file:
                 file.seek(0)
