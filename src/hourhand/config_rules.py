@@ -21,6 +21,8 @@ _BLOBS_URL: Final = re.compile(
 )
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SQL_WORDS: Final = frozenset({"all", "default", "do", "end", "group", "information_schema", "order", "table", "user"})
+_KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_OWN_KINDS: Final = frozenset({"python", "command", "script", "http", "container"})
 
 
 def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
@@ -41,6 +43,10 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
             yield [name], f"{name} must be 1 to 200 printable characters"
     if not v["executor.queues"]:
         yield ["executor.queues"], 'executor.queues must name at least one queue; "*" means every queue'
+    for name in v["kinds.plugins"]:
+        if not _KIND.fullmatch(name) or name in _OWN_KINDS:
+            rule = "small letters, digits, - and _, the first a letter, at most 32; not a kind that is there already"
+            yield ["kinds.plugins"], f"kinds.plugins: {name!r} cannot be the name of a kind: {rule}"
     for label in v["executor.labels"]:
         if not is_label(label):
             yield ["executor.labels"], f"executor.labels: {label!r} is none; {LABEL_RULE}"

@@ -1,102 +1,103 @@
-"""What every job kind promises, whichever it is. A new kind joins by adding one case."""
+"""What every job kind promises, whichever it is: the suite that authors of plugins run. A new kind adds one case."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from aiohttp import web
 
 from hourhand.job_kinds.registry import KindSettings, kinds_for_checking, kinds_for_running
-from hourhand.model.errors import Fault
-from hourhand.model.outcome import Failed, Succeeded
-from hourhand.model.states import Reason
-from hourhand.ports.job_kind import JobKind, SlotClass, Task
+from hourhand.ports.job_kind import SlotClass
+from hourhand.testing.kinds import CHECKS, Check, KindCase
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 SETTINGS = KindSettings(
     handler_modules=("hourhand.job_kinds.samples",),
     allow_private_targets=True,
     grace_seconds=0.2,
     worker_processes_max=2,
 )
+SHOUT = {"good": {"text": "hi", "times": 2}, "slow": {"text": "wait"}, "failing": {"text": "fail"}}
 
 
-@dataclass
-class Case:
-    kind: str
-    good: Mapping[str, Any]
-    slow: Mapping[str, Any]
-    """Runs until it is cancelled."""
-    failing: Mapping[str, Any]
-    refused: Mapping[str, Any]
-    """A payload with a fault that `check` finds."""
-    slot_class: SlotClass
+def case(kind: str, slot_class: SlotClass, *, settings: KindSettings = SETTINGS, **payloads: Any) -> KindCase:
+    return KindCase(
+        make=lambda: kinds_for_running(settings)[kind],
+        checking=lambda: kinds_for_checking(settings)[kind],
+        slot_class=slot_class,
+        **payloads,
+    )
 
 
-CASES = {
-    "python, asynchronous": Case(
+def of_perl(folder: Path) -> KindSettings:
+    """Where the user of jobs can reach it."""
+    program = folder / "shout.pl"
+    program.write_bytes((EXAMPLES / "shout-perl" / "shout.pl").read_bytes())
+    program.chmod(0o755)
+    return replace(SETTINGS, plugins={"shout": (str(program),)})
+
+
+CASES: Mapping[str, Callable[[Path], KindCase]] = {
+    "python, asynchronous": lambda _: case(
         "python",
+        SlotClass.INLINE,
         good={"handler": "demo.hello"},
         slow={"handler": "demo.hello"},
         failing={"handler": "demo.flaky"},
         refused={"handler": "os:system"},
-        slot_class=SlotClass.INLINE,
     ),
-    "python, synchronous": Case(
+    "python, synchronous": lambda _: case(
         "python",
+        SlotClass.PROCESS,
         good={"handler": "demo.crunch", "seconds": 0.01},
         slow={"handler": "demo.crunch", "seconds": 1000},
         failing={"handler": "demo.crunch", "seconds": "many"},
         refused={"handler": 1},
-        slot_class=SlotClass.PROCESS,
     ),
-    "command": Case(
+    "command": lambda _: case(
         "command",
+        SlotClass.PROCESS,
         good={"argv": ["true"]},
         slow={"argv": ["sleep", "1000"]},
         failing={"argv": ["false"]},
         refused={"argv": "true"},
-        slot_class=SlotClass.PROCESS,
     ),
-    "script": Case(
+    "script": lambda _: case(
         "script",
+        SlotClass.PROCESS,
         good={"source": "exit 0", "language": "bash"},
         slow={"source": "sleep 1000", "language": "bash"},
         failing={"source": "exit 1", "language": "bash"},
         refused={"source": "exit 0"},
-        slot_class=SlotClass.PROCESS,
     ),
-    "http": Case(
+    "http": lambda _: case(
         "http",
+        SlotClass.INLINE,
         good={"url": "SERVER/ok"},
         slow={"url": "SERVER/slow"},
         failing={"url": "SERVER/missing"},
         refused={"url": "ftp://example.com/"},
+    ),
+    "a plugin in Perl": lambda folder: case(
+        "shout", SlotClass.PROCESS, settings=of_perl(folder), refused={"text": "hi", "times": "many"}, **SHOUT
+    ),
+    "a plugin of a package": lambda _: KindCase(
+        make=lambda: __import__("hourhand_shout").ShoutKind(),
         slot_class=SlotClass.INLINE,
+        refused={"words": 1},
+        **SHOUT,
     ),
 }
 
 
-@pytest.fixture(params=CASES.values(), ids=CASES.keys())
-def case(request: pytest.FixtureRequest) -> Case:
-    found: Case = request.param
-    return found
-
-
 @pytest.fixture
-async def kind(case: Case) -> AsyncIterator[JobKind]:
-    kind = kinds_for_running(SETTINGS)[case.kind]
-    await kind.open()
-    yield kind
-    await kind.close()
-
-
-@pytest.fixture
-async def task_for(case: Case) -> AsyncIterator[Callable[[Mapping[str, Any]], Task]]:
+async def server() -> AsyncIterator[str]:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/slow":
             await asyncio.Event().wait()
@@ -106,88 +107,57 @@ async def task_for(case: Case) -> AsyncIterator[Callable[[Mapping[str, Any]], Ta
     runner.app.router.add_get("/{path}", answer)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    def make(payload: Mapping[str, Any]) -> Task:
-        filled = {k: v.replace("SERVER", server) if isinstance(v, str) else v for k, v in payload.items()}
-        now = datetime.now(UTC)
-        run_id, job_id = uuid4(), uuid4()
-        return Task(run_id, job_id, "default", "a job", case.kind, filled, 1, time.time_ns(), now, lambda *_: None)
-
-    yield make
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     await runner.cleanup()
 
 
-def test_a_good_payload_is_found_good_by_the_api(case: Case) -> None:
-    payload = {key: value for key, value in case.good.items() if key != "url"}
-    if "url" in case.good:
-        payload["url"] = "https://example.com/"
-    assert kinds_for_checking()[case.kind].check(payload) == []
+def at(server: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.replace("SERVER", server) if isinstance(value, str) else value for name, value in payload.items()
+    }
 
 
-def test_faults_point_below_the_payload(case: Case) -> None:
-    faults = kinds_for_checking()[case.kind].check(case.refused)
-    assert faults
-    for fault in faults:
-        assert isinstance(fault, Fault)
-        assert fault.pointer == "" or fault.pointer.startswith("/")
-        assert fault.code
-        assert fault.message
+@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+def a_case(request: pytest.FixtureRequest, server: str, reachable: Path, monkeypatch: pytest.MonkeyPatch) -> KindCase:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "hourhand-shout" / "src"))
+    made: KindCase = request.param(reachable)
+    return replace(made, good=at(server, made.good), slow=at(server, made.slow), failing=at(server, made.failing))
 
 
-async def test_what_a_good_payload_needs_is_offered(case: Case, kind: JobKind) -> None:
-    need = kind.needs(case.good, "a job")
-    assert need.partition(":")[0] == kind.name == case.kind
-    assert need in kind.offers()
-    assert need == kinds_for_checking()[case.kind].needs(case.good, "a job"), "the API and executors agree"
-    assert kind.slot_class_of(need) is case.slot_class
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that the user of jobs may enter."""
+    with tempfile.TemporaryDirectory(prefix="hourhand-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
-async def test_a_need_that_is_not_offered_counts_as_inline(kind: JobKind) -> None:
-    assert kind.slot_class_of("something:else") is SlotClass.INLINE
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_a_kind_keeps_its_promise(check: Check, a_case: KindCase) -> None:
+    await check(a_case)
 
 
-async def test_an_attempt_that_ends_well_succeeds(case: Case, kind: JobKind, task_for: Any) -> None:
-    assert isinstance(await kind.run(task_for(case.good)), Succeeded)
+def test_the_suite_finds_a_kind_that_breaks_its_promises() -> None:
+    sys.path.insert(0, str(EXAMPLES / "hourhand-shout" / "src"))
+    try:
+        from hourhand_shout import ShoutKind
+    finally:
+        sys.path.pop(0)
 
+    class Careless(ShoutKind):
+        def check(self, payload: Mapping[str, Any]) -> list[Any]:
+            assert payload["text"]
+            return []
 
-async def test_attempts_run_side_by_side(case: Case, kind: JobKind, task_for: Any) -> None:
-    outcomes = await asyncio.gather(*(kind.run(task_for(case.good)) for _ in range(10)))
-    assert all(isinstance(outcome, Succeeded) for outcome in outcomes)
+        async def run(self, task: Any) -> Any:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.3)
 
-
-async def test_what_goes_wrong_in_the_job_is_an_outcome(case: Case, kind: JobKind, task_for: Any) -> None:
-    outcome = await kind.run(task_for(case.failing))
-    assert isinstance(outcome, Failed)
-    assert outcome.error
-
-
-async def test_a_payload_with_faults_is_not_run(case: Case, kind: JobKind, task_for: Any) -> None:
-    outcome = await kind.run(task_for(case.refused))
-    assert isinstance(outcome, Failed)
-    assert outcome.reason in (Reason.BAD_ARGUMENTS, Reason.UNKNOWN_HANDLER)
-
-
-async def test_a_cancelled_attempt_raises_when_all_of_it_has_ended(case: Case, kind: JobKind, task_for: Any) -> None:
-    running = asyncio.create_task(kind.run(task_for(case.slow)))
-    await asyncio.wait({running}, timeout=0.02)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-
-async def test_an_attempt_runs_after_another_was_cancelled(case: Case, kind: JobKind, task_for: Any) -> None:
-    running = asyncio.create_task(kind.run(task_for(case.slow)))
-    await asyncio.wait({running}, timeout=0.02)
-    running.cancel()
-    await asyncio.wait({running})
-    assert isinstance(await kind.run(task_for(case.good)), Succeeded)
-
-
-async def test_a_kind_can_be_closed_twice_or_unopened_and_opened_again(
-    case: Case, kind: JobKind, task_for: Any
-) -> None:
-    await kind.close()
-    await kind.close()
-    await kind.open()
-    assert isinstance(await kind.run(task_for(case.good)), Succeeded)
+    broken = KindCase(make=Careless, refused={"words": 1}, **SHOUT)
+    found = []
+    for check in CHECKS:
+        try:
+            asyncio.run(check(broken))  # type: ignore[arg-type]
+        except (AssertionError, KeyError):
+            found.append(check.__name__)
+    assert {"faults_point_below_the_payload", "a_cancelled_attempt_raises_when_all_of_it_has_ended"} <= set(found)

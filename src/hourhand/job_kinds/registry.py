@@ -15,12 +15,17 @@ from hourhand.job_kinds.artifact_cache import ArtifactCache
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
 from hourhand.job_kinds.http import HttpKind, HttpSettings
+from hourhand.job_kinds.interpreters import find_program
+from hourhand.job_kinds.plugin import PluginKind
+from hourhand.job_kinds.plugin_hello import ask_hello
+from hourhand.job_kinds.plugin_protocol import HelloFault
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.job_kinds.python import PythonKind
 from hourhand.job_kinds.script import ScriptKind, ScriptSettings
+from hourhand.job_kinds.work_folders import account_for
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
-from hourhand.ports.job_kind import JobKind
+from hourhand.ports.job_kind import KIND_API_VERSION, JobKind
 
 GROUP: Final = "hourhand.job_kinds"
 
@@ -61,6 +66,9 @@ class KindSettings:
     interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
     programs. What is not on this machine, or not for the user of jobs, is not offered."""
+    plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further kinds, each an executable that speaks JSON lines: `{"shout": ["/opt/shout", "--loud"]}`. An executor that
+    has one it cannot use does not start; the API must have the same to accept their jobs."""
     allow_private_targets: bool = False
     """Whether HTTP jobs may call loopback and private addresses; link-local ones are refused in any case."""
     http_ca_file: Path | None = None
@@ -129,7 +137,7 @@ def kinds_for_checking(settings: KindSettings | None = None) -> Kinds:
     What is granted to jobs is judged by the API's own settings first; executors judge it again by theirs.
     """
     settings = settings or KindSettings(allow_private_targets=True)
-    return Kinds(settings, builtin_kinds(settings, HandlerRegistry()))
+    return Kinds(settings, builtin_kinds(settings, HandlerRegistry(), checking=True))
 
 
 def kinds_for_running(
@@ -150,7 +158,9 @@ def builtin_kinds(
     handlers: HandlerRegistry,
     hidden: Sequence[Path] = (),
     artifacts: ArtifactCache | None = None,
+    checking: bool = False,
 ) -> dict[str, JobKind]:
+    """And executables of the configuration. `checking`: nothing of them is run but to ask who they are."""
     workers = WorkerPoolSettings(
         modules=settings.handler_modules,
         processes_max=settings.worker_processes_max,
@@ -177,6 +187,7 @@ def builtin_kinds(
         CommandKind(programs, settings.allow_shell),
         ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as), artifacts),
         HttpKind(_http_settings(settings)),
+        *_plugins(settings, programs, checking),
     ]
     return {kind.name: kind for kind in kinds}
 
@@ -205,4 +216,27 @@ def _load(point: EntryPoint, settings: KindSettings) -> JobKind:
         raise BadConfiguration([f"job kind {point.name!r}{origin} cannot be loaded: {said}"]) from error
     if getattr(kind, "name", None) != point.name:
         raise BadConfiguration([f"job kind {point.name!r}{origin} calls itself {getattr(kind, 'name', None)!r}"])
+    version = getattr(kind, "api_version", KIND_API_VERSION)
+    if version != KIND_API_VERSION:
+        message = f"is made for version {version} of the port; this program has {KIND_API_VERSION}"
+        raise BadConfiguration([f"job kind {point.name!r}{origin} {message}"])
     return kind
+
+
+def _plugins(settings: KindSettings, programs: ProgramRunner, checking: bool) -> list[JobKind]:
+    """Raises BadConfiguration with all that cannot be used, unless it is only for checking: jobs are told then."""
+    made: list[JobKind] = []
+    faults: list[str] = []
+    account = account_for(settings.run_as) if settings.plugins else None
+    for name, command in settings.plugins.items():
+        description, fault = None, None
+        try:
+            if not checking or find_program(command[0], programs.path, account):
+                description = ask_hello(command, programs.path, account)
+        except HelloFault as wrong:
+            fault = str(wrong)
+            faults.append(f"kinds.plugins: {name}: {fault}")
+        made.append(PluginKind(name, command, programs, description, fault))
+    if faults and not checking:
+        raise BadConfiguration(faults)
+    return made

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import msgspec
@@ -15,6 +15,9 @@ from hourhand.model.outcome import Outcome
 from hourhand.model.resources import Resources
 from hourhand.model.usage import Usage
 from hourhand.ports.blobs import Blobs
+
+KIND_API_VERSION: Final = 1
+"""Of this port. A kind of a package may say for which one it is made (`api_version`); another is not loaded."""
 
 
 class SlotClass(StrEnum):

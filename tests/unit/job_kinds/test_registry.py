@@ -1,6 +1,9 @@
+import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +93,21 @@ def test_a_package_cannot_replace_a_kind_of_the_product(offered):
 def test_an_unknown_kind_is_not_there():
     with pytest.raises(KeyError):
         kinds_for_checking()["cobol"]
+
+
+def test_an_installed_package_brings_its_kind(tmp_path, monkeypatch):
+    """The example as it lies in a site-packages folder: its module, and what its pyproject says of entry points."""
+    example = Path(__file__).parents[3] / "examples" / "plugins" / "hourhand-shout"
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    shutil.copytree(example / "src" / "hourhand_shout", tmp_path / "hourhand_shout")
+    facts = tmp_path / f"hourhand_shout-{project['version']}.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    points = project["entry-points"][registry.GROUP]
+    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
+    (facts / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{lines}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    kinds = kinds_for_running(KindSettings())
+    assert kinds["shout"].check({"text": "hi"}) == []
+    assert "shout" in kinds["shout"].offers()
