@@ -22,7 +22,7 @@ from uuid import uuid4
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Succeeded
 from hourhand.model.states import Reason
-from hourhand.ports.job_kind import JobKind, SlotClass, Task
+from hourhand.ports.job_kind import JobKind, LogSink, SlotClass, Task
 
 _START_SECONDS: Final = 0.05
 _END_SECONDS_MAX: Final = 60.0
@@ -53,7 +53,7 @@ class KindCase:
     def for_api(self) -> JobKind:
         return (self.checking or self.make)()
 
-    def task(self, kind: JobKind, payload: Mapping[str, Any], log: Callable[[str, str], None] | None = None) -> Task:
+    def task(self, kind: JobKind, payload: Mapping[str, Any], log: LogSink | None = None) -> Task:
         now, sink = datetime.now(UTC), log or (lambda stream, text: None)
         identity = (uuid4(), uuid4(), "default", "a job", kind.name)
         return Task(*identity, payload, 1, next(_fences), now, sink, **self.fields)
