@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hourhand.executor.settings import ExecutorSettings
     from hourhand.job_kinds.registry import KindSettings
     from hourhand.operations.jobs import SubmitSettings
-    from hourhand.scheduler.settings import SchedulerSettings
+    from hourhand.scheduler.settings import KeptLogSettings, SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class Config:
     kinds: "KindSettings"
     blobs: "BlobSettings" = field(repr=False)
     submit: "SubmitSettings"
+    logs: "KeptLogSettings"
     log: LogSettings
     settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
 
@@ -127,6 +128,8 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "kinds.grace_seconds": (0, _SECONDS_MOST),
     "kinds.http_body_bytes_max": (1, 256 * 1024),
     "scheduler.keep_runs_days": (1, 36_500),
+    "logs.keep_days": (1, 36_500),
+    "logs.database_days": (0, 36_500),
 }
 
 
@@ -295,7 +298,7 @@ def section_classes() -> dict[str, Any]:
     from hourhand.database.embedded_settings import EmbeddedSettings
     from hourhand.executor.settings import ExecutorSettings
     from hourhand.job_kinds.registry import KindSettings
-    from hourhand.scheduler.settings import SchedulerSettings
+    from hourhand.scheduler.settings import KeptLogSettings, SchedulerSettings
 
     return {
         "api": ApiSettings,
@@ -306,6 +309,7 @@ def section_classes() -> dict[str, Any]:
         "executor": ExecutorSettings,
         "kinds": KindSettings,
         "blobs": BlobSettings,
+        "logs": KeptLogSettings,
         "log": LogSettings,
     }
 

@@ -58,5 +58,6 @@ def partition_cuts(config: Config) -> list[Cut]:
     keep = config.scheduler.keep_runs_days
     return [
         Cut("jobs", 7, 2, None),
-        *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "log_chunks", "run_files")),
+        *(Cut(table, 1, 7, keep) for table in ("runs", "attempts", "run_files")),
+        Cut("log_chunks", 1, 7, config.logs.keep_days),
     ]

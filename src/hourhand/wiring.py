@@ -35,6 +35,7 @@ from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
 from hourhand.scheduler.backfiller import Backfiller
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
+from hourhand.scheduler.log_mover import LogMover
 from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
 from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
@@ -44,6 +45,7 @@ from hourhand.scheduler.zone_keeper import ZoneKeeper
 from hourhand.store.completions import Completions
 from hourhand.store.forecasts import Forecasts
 from hourhand.store.live_runs import LiveRuns
+from hourhand.store.log_packs import LogPacks
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
@@ -223,6 +225,17 @@ class SchedulerNode(Node):
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
         leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
         self._pruning_loop = self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
+        mover = LogMover(
+            LogPacks(self.pruning),
+            self.blobs,
+            self.leadership,
+            node_id,
+            self.clock,
+            lambda: self.ids.new_id(self.clock.now()),
+            config.logs,
+            self._all_reach_blobs,
+        )
+        self._moving_loop = self.loop("log mover", mover.run_once, config.logs.move_seconds, essential=False)
         judge = Judge(self.store.turns, node_id, self.clock, self.bus)
         judging = self.loop("judge", judge.run_once, UNASKED_SECONDS)
         keeping = self.loop("pauses", keeper.run_once, UNASKED_SECONDS)
@@ -241,6 +254,11 @@ class SchedulerNode(Node):
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
         self.planning = planning
 
+    async def _all_reach_blobs(self) -> bool:
+        """Whether every node can read what this one keeps: in a place that was named for all, or on this machine."""
+        nodes = [] if self.config.blobs.url is not None else await self.store.nodes.present_nodes()
+        return all(node.facts.get("host") == socket.gethostname() for node in nodes)
+
     async def start(self) -> None:
         await self.pruning.open()
         await super().start()
@@ -249,7 +267,7 @@ class SchedulerNode(Node):
         with contextlib.suppress(*AWAY):
             await self.leadership.resign()
         self.bus.publish(Topic.NODES)
-        for loop in (self._pruning_loop, self._zones_loop):
+        for loop in (self._pruning_loop, self._moving_loop, self._zones_loop):
             await loop.cancel()  # they may take minutes, and the shards wait for this node's end
         await super().stop()
         await self.pruning.close()
@@ -278,7 +296,7 @@ class ExecutorNode(Node):
             self.store.live_runs,
             self.store.names,
             self._live_runs_on(self.writing),
-            Logs(self.writing),
+            Logs(self.writing, config.logs.large_bytes),
             Completions(self.transacting, self._live_runs_on(self.transacting)),
             ProgressBoard(self.writing),
         )
@@ -347,6 +365,7 @@ class ApiNode(Node):
         from hourhand.operations.jobs import JobOperations
         from hourhand.operations.log_source import LogSource
         from hourhand.operations.logs import LogOperations
+        from hourhand.operations.moved_logs import PackReader
         from hourhand.operations.nodes import NodeOperations
         from hourhand.operations.pauses import PauseOperations
         from hourhand.operations.placing import PlacingOperations
@@ -389,7 +408,7 @@ class ApiNode(Node):
             placing=PlacingOperations(Placing(self.database), store.jobs),
             watch=RunWatch(ProgressBoard(self.database)),
             artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
-            logs=LogOperations(runs, LogSource(store.logs), bell),
+            logs=LogOperations(runs, LogSource(store.logs, PackReader(LogPacks(self.database), self.blobs)), bell),
         )
         self.streams = Streams(config.api.streams_max)
         self.app = build_app(operations, config.api, self.streams)

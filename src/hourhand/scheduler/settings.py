@@ -21,6 +21,19 @@ class SchedulerSettings:
     """How often the leader looks again at a node that seems dead while nobody may be held for dead. Otherwise it looks
     at the moment when the first lease can be over."""
     keep_runs_days: int = 30
-    """How long finished runs, their attempts and logs are kept."""
+    """How long finished runs and their attempts are kept; their logs as `logs.keep_days` says."""
     prune_seconds: float = 3600.0
     """How often partitions are made and dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLogSettings:
+    keep_days: int = 30
+    """How long logs are kept, by the due time of their run."""
+    database_days: int = 7
+    """Logs older than this move to the storage of blobs, many together; where nodes on several machines have no storage
+    that all of them reach (`blobs.url`), they stay in the database."""
+    large_bytes: int = 4 * 1024 * 1024
+    """A log of this size moves as soon as its run is final."""
+    move_seconds: float = 60.0
+    """How often the leader looks for logs to move or to drop."""
