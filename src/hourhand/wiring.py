@@ -42,6 +42,7 @@ from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.zone_keeper import ZoneKeeper
+from hourhand.store.callbacks import Callbacks
 from hourhand.store.completions import Completions
 from hourhand.store.forecasts import Forecasts
 from hourhand.store.live_runs import LiveRuns
@@ -219,7 +220,7 @@ class SchedulerNode(Node):
         self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace, self.clock)
         # Dropping a day of history may take longer than anything that others wait for.
         self.pruning = Database(long_running(config.database), "scheduler pruner")
-        sweeps = (ProgressBoard(self.pruning).sweep,)
+        sweeps = (ProgressBoard(self.pruning).sweep, Callbacks(self.pruning).sweep)
         pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock, sweeps)
         looking = self.loop("lookout", lookout.run_once, settings.tick_seconds)
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
@@ -299,6 +300,7 @@ class ExecutorNode(Node):
             Logs(self.writing, config.logs.large_bytes),
             Completions(self.transacting, self._live_runs_on(self.transacting)),
             ProgressBoard(self.writing),
+            Callbacks(self.writing),
         )
         folder = settings.journal_folder or config.home / "journal"
         self.executor = Executor(
@@ -311,11 +313,13 @@ class ExecutorNode(Node):
             settings,
             config.kinds.grace_seconds,
             self.blobs,
+            config.api.public_url or f"http://{config.api.host}:{config.api.port}",
         )
         self.executor.make_loops(self.loop)
         self.bus.subscribe(Topic.READY, self.executor.receiving.wake)
         self.bus.subscribe(Topic.LANES, self.executor.learning.wake)
         self.bus.subscribe(Topic.CANCEL, self.executor.cancelling.wake)
+        self.bus.subscribe(Topic.CALLBACKS, self.executor.hearing.wake)
         self.bus.subscribe(Topic.NODES, self.heartbeat.urge)
         self.executor.recorder.on_logs = Seldom(LOGS_TOLD_SECONDS, lambda: self.bus.publish(Topic.LOGS))
         self.heartbeat.on_buried = self.executor.duty.let_go
@@ -357,6 +361,7 @@ class ApiNode(Node):
         from hourhand.operations.artifacts import ArtifactOperations
         from hourhand.operations.backfills import BackfillOperations
         from hourhand.operations.calendars import CalendarOperations
+        from hourhand.operations.callbacks import CallbackOperations
         from hourhand.operations.cluster import ClusterOperations
         from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
         from hourhand.operations.explain import ExplainOperations
@@ -407,6 +412,9 @@ class ApiNode(Node):
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
             placing=PlacingOperations(Placing(self.database), store.jobs),
             watch=RunWatch(ProgressBoard(self.database)),
+            callbacks=CallbackOperations(
+                Callbacks(self.database), ProgressBoard(self.database), self.bus, self.clock.now
+            ),
             artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
             logs=LogOperations(runs, LogSource(store.logs, PackReader(LogPacks(self.database), self.blobs)), bell),
         )

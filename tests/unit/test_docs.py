@@ -39,6 +39,7 @@ from hourhand.model.templates import TEMPLATE_WORDS
 from hourhand.model.usage import Usage
 from hourhand.operations.backfill_requests import StartBackfillRequest
 from hourhand.operations.calendars import CalendarRequest
+from hourhand.operations.callbacks import CallbackRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
 from hourhand.operations.requests import CatchUpRequest, JobRequest, PlacementRequest, RetryRequest
 
@@ -120,6 +121,7 @@ def test_the_page_of_scripts_has_the_usual_languages_and_suffixes() -> None:
         ("fields of tls", http_options.TLS_FIELDS),
         ("fields of proxy", http_options.PROXY_FIELDS),
         ("fields of oauth", http_options.OAUTH_FIELDS),
+        ("fields of CallbackRequest", CallbackRequest.__struct_fields__),
     ],
 )
 def test_the_page_of_http_jobs_names_exactly_what_the_code_knows(title: str, known: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from hourhand.api.router import Router
 from hourhand.api.routes.artifacts import ArtifactRoutes
 from hourhand.api.routes.backfills import BackfillRoutes
 from hourhand.api.routes.calendars import CalendarRoutes
+from hourhand.api.routes.callbacks import CallbackRoutes
 from hourhand.api.routes.cluster import ClusterRoutes
 from hourhand.api.routes.contract_job_service import JobServiceRoutes
 from hourhand.api.routes.contract_schedule_service import ScheduleServiceRoutes
@@ -47,6 +48,7 @@ from hourhand.operations.access import Access
 from hourhand.operations.artifacts import ArtifactOperations
 from hourhand.operations.backfills import BackfillOperations
 from hourhand.operations.calendars import CalendarOperations
+from hourhand.operations.callbacks import CallbackOperations
 from hourhand.operations.cluster import ClusterOperations
 from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.forecast import ForecastOperations
@@ -88,6 +90,7 @@ class ApiOperations:
     forecast: ForecastOperations
     placing: PlacingOperations
     watch: RunWatch
+    callbacks: CallbackOperations
     artifacts: ArtifactOperations
     logs: LogOperations
 
@@ -108,6 +111,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *VersionRoutes(operations.versions).endpoints(),
         *RunRoutes(runs).endpoints(),
         *RunEventRoutes(runs, operations.watch, streams).endpoints(),
+        *CallbackRoutes(operations.callbacks).endpoints(),
         *LogRoutes(operations.logs, streams).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.executor.callbacks import Callbacks
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.logs import LogBuffer
 from hourhand.executor.outputs import Outputs, wants_blob
@@ -107,6 +108,8 @@ class Attempts:
         """For attempts that record their end together with their work."""
         self.progress: ProgressKeeper | None = None
         """For attempts that say how far they have come."""
+        self.callbacks: Callbacks | None = None
+        """For attempts that others end."""
 
     def start(self, *claims: Claim) -> None:
         """Starts attempts at their time: at once, or by a timer when they are a little ahead."""
@@ -254,6 +257,7 @@ class Attempts:
             claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
             progress=running.progress,
+            callback=self.callbacks.of(claim) if claim.kind == "http" and self.callbacks is not None else None,
             keep_outputs=None if self._outputs is None else running.keep_outputs,
         )  # fmt: skip
 

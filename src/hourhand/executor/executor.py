@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from hourhand.executor.attempts import Attempts, offers_of
+from hourhand.executor.callbacks import LOOK_SECONDS, Callbacks
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.duty import Duty
 from hourhand.executor.journal import Journal
@@ -23,6 +24,7 @@ from hourhand.executor.transactions import Transactions
 from hourhand.executor.weighing import things_of
 from hourhand.model.outcome import Cancelled
 from hourhand.ports.blobs import Blobs
+from hourhand.ports.callback_stores import CallbackStore
 from hourhand.ports.job_kind import JobKind, SlotClass
 from hourhand.ports.log_stores import LogStore
 from hourhand.ports.progress_stores import ProgressStore
@@ -49,6 +51,7 @@ class Stores:
     logs: LogStore
     completions: CompletionStore
     progress: ProgressStore
+    callbacks: CallbackStore
 
 
 class MakeLoop(Protocol):
@@ -67,7 +70,9 @@ class Executor:
         settings: ExecutorSettings,
         grace_seconds: float,
         blobs: Blobs,
+        api_url: str,
     ) -> None:
+        """`api_url`: where those whom HTTP jobs call can reach the API."""
         self._stores = stores
         self._kinds = kinds
         self._membership = membership
@@ -99,6 +104,7 @@ class Executor:
             stores.completions, self.recorder, clock, settings.transaction_connections, outputs
         )
         self.attempts.progress = self.progress = ProgressKeeper(stores.progress, clock.now)
+        self.attempts.callbacks = self.callbacks = Callbacks(stores.callbacks, api_url)
 
     def make_loops(self, make: MakeLoop) -> None:
         make("self fence", self._fence.run_once, self._settings.self_fence_seconds)
@@ -108,6 +114,8 @@ class Executor:
         self.learning = make("lanes", self._learn_lanes, 2.0)
         self.cancelling = make("cancelling", self._cancel_asked, self._settings.poll_seconds)
         self.recorder.wake = recording.wake
+        self.hearing = make("callbacks", self.callbacks.run_once, LOOK_SECONDS)
+        self.callbacks.wake = self.hearing.wake
         self.progress.wake = make("progress", self.progress.run_once, 5.0).wake
         self.capacity.wake = self.receiving.wake
 

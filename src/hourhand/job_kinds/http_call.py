@@ -18,6 +18,7 @@ from hourhand.job_kinds.http_options import CALLBACK, callback_seconds
 from hourhand.job_kinds.http_payload import EXPECT_DEFAULT, header_value_is_bad
 from hourhand.job_kinds.http_tls import BadCertificate, TlsContexts
 from hourhand.model.durations import parse_duration
+from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.secret_refs import filled, references
 from hourhand.model.states import Reason
@@ -83,6 +84,8 @@ class HttpCaller:
             return Failed(Reason.HTTP_STATUS, clipped(str(error)), retryable=error.retryable)
         except (BadSecret, BadCertificate) as error:
             return Failed(Reason.BAD_ARGUMENTS, clipped(str(error)), retryable=False)
+        except DatabaseUnavailable as error:  # where callbacks are kept
+            return Failed(Reason.CONNECTION, clipped(str(error)))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if isinstance(error, aiohttp.InvalidURL):
                 return Failed(Reason.BAD_ARGUMENTS, clipped(f"cannot be called: {_said(error)}"), retryable=False)
@@ -98,7 +101,10 @@ class HttpCaller:
         async with task.callback(callback_seconds(task.payload)) as pending:
             headers = {"Hourhand-Callback-Url": pending.url, "Hourhand-Callback-Token": pending.token}
             outcome = await self._call_in_time(task, headers)
-            return await pending.outcome() if isinstance(outcome, Succeeded) else outcome
+            if isinstance(outcome, Succeeded):
+                return await pending.outcome()
+            # The answer may have been lost after the work was done.
+            return await pending.said_already() or outcome
 
     async def _call_in_time(self, task: Task, more: Mapping[str, str]) -> Outcome:
         limit = asyncio.timeout(self._settings.total_seconds_max)

@@ -37,6 +37,7 @@ REASONS: Final[Mapping[Reason, End]] = {
         "a server redirected it to an address that jobs may not call", "ask whoever serves the address"
     ),
     Reason.TOO_MANY_REDIRECTS: End("it was redirected again and again", "call the address where that ends"),
+    Reason.CALLBACK_FAILED: End("whoever did the work said that it failed", "ask whoever serves the address"),
     Reason.RESULT_TOO_LARGE: End("the result is too large to be kept", "return a reference to it instead"),
     Reason.OUTPUT_NOT_KEPT: End(
         "its result or its files could not be kept", "see whether the storage of blobs can be reached: blobs.url"

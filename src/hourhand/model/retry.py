@@ -19,7 +19,7 @@ ENTRIES_MAX: Final = 100
 RETRY_REASONS: Final = (
     Reason.EXIT_CODE, Reason.SIGNAL, Reason.EXCEPTION, Reason.HTTP_STATUS, Reason.CONNECTION, Reason.TIMEOUT,
     Reason.NOT_STARTED, Reason.BAD_ARGUMENTS, Reason.UNKNOWN_HANDLER, Reason.TARGET_BLOCKED, Reason.REDIRECT_BLOCKED,
-    Reason.TOO_MANY_REDIRECTS, Reason.RESULT_TOO_LARGE,
+    Reason.TOO_MANY_REDIRECTS, Reason.CALLBACK_FAILED, Reason.RESULT_TOO_LARGE,
 )  # fmt: skip
 """The reasons of failures that `on` and `never_on` may name."""
 

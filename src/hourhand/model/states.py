@@ -105,6 +105,8 @@ class Reason(StrEnum):
     TARGET_BLOCKED = "target_blocked"
     REDIRECT_BLOCKED = "redirect_blocked"
     TOO_MANY_REDIRECTS = "too_many_redirects"
+    CALLBACK_FAILED = "callback_failed"
+    """Whoever did the work said that it failed."""
     RESULT_TOO_LARGE = "result_too_large"
     OUTPUT_NOT_KEPT = "output_not_kept"
     EXECUTOR_LOST = "executor_lost"

@@ -20,6 +20,8 @@ class Topic(StrEnum):
     """A backfill was asked for, or is to go on."""
     LOGS = "logs"
     """Attempts have written lines, or have ended that had."""
+    CALLBACKS = "callbacks"
+    """Somebody outside has said how an attempt ended."""
     NODES = "nodes"
     """Something else is wanted of a node, or it was declared lost."""
 

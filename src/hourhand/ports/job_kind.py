@@ -45,6 +45,9 @@ class PendingCallback(Protocol):
     async def outcome(self) -> Outcome:
         """Returns when it was said, or when nobody may say it any more."""
 
+    async def said_already(self) -> Outcome | None:
+        """None while nothing was said."""
+
 
 class Task(msgspec.Struct):
     """One attempt, as a kind sees it. Everything that a job may want to know of itself is here."""

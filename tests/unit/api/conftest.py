@@ -151,6 +151,7 @@ def operations(
         forecast=not_asked,
         placing=not_asked,
         watch=RunWatch(glances, look_seconds=0.001),
+        callbacks=not_asked,
         artifacts=not_asked,
         logs=LogOperations(runs, LogSource(logs), Bell()),
     )

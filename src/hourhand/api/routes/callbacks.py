@@ -1,0 +1,55 @@
+"""/api/v1/runs/{run_id}/callback: where work that an HTTP job began says how it ended."""
+
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from hourhand.api.answers import Answer, json_answer
+from hourhand.api.decoding import read_body
+from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.faults import all_faults
+from hourhand.model.errors import Unauthenticated
+from hourhand.operations.callbacks import RESULT_BYTES_MAX, CallbackOperations, CallbackRequest, faults_of_callback
+
+_DESCRIPTION: Final = (
+    "Needs the token that came with the call, as `Authorization: Bearer`; no other token will do. The same said twice "
+    "changes nothing."
+)
+
+
+class CallbackView(msgspec.Struct):
+    run_id: UUID
+    changed: bool
+    """False when the same was said before."""
+
+
+class CallbackRoutes:
+    def __init__(self, callbacks: CallbackOperations) -> None:
+        self._callbacks = callbacks
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                "POST",
+                "/api/v1/runs/{run_id}/callback",
+                self.callback,
+                "runs",
+                "Say how the work that a run began has ended",
+                CallbackView,
+                body=CallbackRequest,
+                body_bytes_max=RESULT_BYTES_MAX + 16 * 1024,
+                public=True,
+                description=_DESCRIPTION,
+            )
+        ]
+
+    async def callback(self, call: Call) -> Answer:
+        run_id = call.id("run_id")
+        scheme, _, token = (call.header(b"authorization") or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthenticated("a callback needs its token: send 'Authorization: Bearer <token>'")
+        request, form = read_body(call.body, CallbackRequest)
+        if form:
+            raise all_faults(form, faults_of_callback(request))
+        return json_answer(CallbackView(run_id, await self._callbacks.say(run_id, token.strip(), request)))

@@ -1,0 +1,90 @@
+"""Attempts that wait for somebody outside to say how they ended. They hold a place and nothing else.
+
+What was said is in the database, under the attempt's fence. The API knocks when something was said; all attempts that
+wait here are asked for at once, then and every few seconds. If this executor dies meanwhile, the run is tried again
+like any other, and whoever still has the old token is told that it is stale.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from hourhand.model.callback import outcome_said, token_digest
+from hourhand.model.outcome import Outcome, TimedOut
+from hourhand.model.run import Claim
+from hourhand.ports.callback_stores import CallbackStore
+from hourhand.ports.job_kind import PendingCallback
+
+LOOK_SECONDS: Final = 2.0
+TOKEN_PREFIX: Final = "hhc_"  # noqa: S105 - what tokens begin with
+_BATCH_MAX: Final = 1000
+_Key = tuple[UUID, int]
+
+
+class Callbacks:
+    def __init__(self, store: CallbackStore, api_url: str) -> None:
+        self._store = store
+        self._api_url = api_url.rstrip("/")
+        self._waiting: dict[_Key, asyncio.Future[Mapping[str, Any]]] = {}
+        self.wake: Callable[[], None] = lambda: None
+        """Asks for a call of `run_once`; set by whoever runs the loop."""
+
+    def of(self, claim: Claim) -> Callable[[float], AbstractAsyncContextManager[PendingCallback]]:
+        return partial(self._open, claim)
+
+    async def run_once(self) -> float | None:
+        waiting = list(self._waiting)
+        for begin in range(0, len(waiting), _BATCH_MAX):
+            for key, said in (await self._store.said_callbacks(waiting[begin : begin + _BATCH_MAX])).items():
+                future = self._waiting.get(key)
+                if future is not None and not future.done():
+                    future.set_result(said)
+        return None
+
+    @asynccontextmanager
+    async def _open(self, claim: Claim, seconds: float) -> AsyncIterator[PendingCallback]:
+        key = (claim.run_id, claim.fence)
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        await self._store.open_callback(*key, token_digest(token), seconds)
+        loop = asyncio.get_running_loop()
+        future = self._waiting[key] = loop.create_future()
+        url = f"{self._api_url}/api/v1/runs/{claim.run_id}/callback"
+        try:
+            yield _Pending(url, token, future, loop.time() + seconds, seconds, self)
+        finally:
+            del self._waiting[key]
+            future.cancel()
+
+
+class _Pending:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        said: "asyncio.Future[Mapping[str, Any]]",
+        ends_at: float,
+        seconds: float,
+        callbacks: Callbacks,
+    ) -> None:
+        self.url = url
+        self.token = token
+        self._said = said
+        self._ends_at = ends_at
+        self._seconds = seconds
+        self._callbacks = callbacks
+
+    async def outcome(self) -> Outcome:
+        self._callbacks.wake()  # it may have been said before the call was answered
+        rest = max(self._ends_at - asyncio.get_running_loop().time(), 0.0)
+        await asyncio.wait({self._said}, timeout=rest)
+        if not self._said.done():
+            await self._callbacks.run_once()  # said in the last moment, and accepted as in time
+        return outcome_said(self._said.result()) if self._said.done() else TimedOut(self._seconds)
+
+    async def said_already(self) -> Outcome | None:
+        await self._callbacks.run_once()
+        return outcome_said(self._said.result()) if self._said.done() else None

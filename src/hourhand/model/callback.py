@@ -1,0 +1,26 @@
+"""What somebody outside may say of an attempt, and what that makes of it."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hourhand.model.outcome import NOTHING_SAID, Failed, Succeeded, clipped
+from hourhand.model.states import Reason
+
+SUCCEEDED: Final = "succeeded"
+FAILED: Final = "failed"
+RUNNING: Final = "running"
+"""Says nothing but how far it has come."""
+STATUSES: Final = (SUCCEEDED, FAILED, RUNNING)
+
+
+def token_digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def outcome_said(said: Mapping[str, Any]) -> Succeeded | Failed:
+    result = said.get("result")
+    if said.get("status") == SUCCEEDED:
+        return NOTHING_SAID if result is None else Succeeded(result)
+    error = clipped(str(said.get("error") or "whoever did the work said that it failed"))
+    return Failed(Reason.CALLBACK_FAILED, error, retryable=bool(said.get("retry", True)), result=result)

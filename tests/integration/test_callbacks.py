@@ -1,0 +1,190 @@
+"""Attempts that somebody outside ends: said once, in time, and only while the attempt has its run."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+from crew import Executor, NotedBus, the_run
+from sample_jobs import due_job, insert, rows
+
+from hourhand.executor.callbacks import Callbacks as Waiting
+from hourhand.model.errors import BodyTooLarge, Conflict, InvalidFields, Unauthenticated
+from hourhand.model.outcome import Failed, Interrupted, Outcome
+from hourhand.model.states import Reason, RunState
+from hourhand.operations.callbacks import CallbackOperations, CallbackProgress, CallbackRequest
+from hourhand.ports.event_bus import Topic
+from hourhand.ports.job_kind import PendingCallback, Task
+from hourhand.store.callbacks import Callbacks
+from hourhand.store.progress import ProgressBoard
+from hourhand.wiring import Store
+
+DONE = CallbackRequest("succeeded", {"rows": 42})
+
+
+class Site:
+    """An executor whose attempts wait for callbacks, and the API that hears them."""
+
+    def __init__(self, store: Store, seconds: float = 60) -> None:
+        self.store = store
+        self.seconds = seconds
+        self.pending: PendingCallback | None = None
+        self.begun = asyncio.Event()
+        self.executor = Executor(store, self._attempt)
+        self.waiting = Waiting(Callbacks(store.database), "https://jobs.example.com/")
+        self.bus = NotedBus()
+        board = ProgressBoard(store.database)
+        clock = self.executor.clock
+        self.callbacks = CallbackOperations(Callbacks(store.database), board, self.bus, clock.now)  # type: ignore[arg-type]
+
+    async def _attempt(self, task: Task) -> Outcome:
+        assert task.callback is None, "only the kind http is given one"
+        claim: Any = task
+        async with self.waiting.of(claim)(self.seconds) as self.pending:
+            self.run_id, self.fence = task.run_id, task.fence
+            self.begun.set()
+            return await self.pending.outcome()
+
+    async def start(self) -> "Site":
+        await self.executor.join()
+        await insert(self.store, due_job(self.executor.clock.now()))
+        await self.again()
+        return self
+
+    async def again(self) -> None:
+        while not self.begun.is_set():
+            await self.executor.turn()
+        self.begun.clear()
+
+    async def say(self, request: CallbackRequest, token: str | None = None, run_id: UUID | None = None) -> bool:
+        assert self.pending is not None
+        return await self.callbacks.say(run_id or self.run_id, token or self.pending.token, request)
+
+    async def drain(self) -> None:
+        async with asyncio.timeout(60):
+            while await rows(self.store, "live_runs"):
+                await self.waiting.run_once()
+                await self.executor.turn()
+
+
+@pytest.fixture
+async def site(store: Store) -> Site:
+    return await Site(store).start()
+
+
+async def test_a_run_goes_on_until_its_callback_says_how_it_ended(site: Site) -> None:
+    assert site.pending is not None
+    assert site.pending.url == f"https://jobs.example.com/api/v1/runs/{site.run_id}/callback"
+    await site.waiting.run_once()
+    await site.executor.turn()
+    assert not (await the_run(site.store, site.run_id)).state.is_final
+    assert await site.say(DONE) is True
+    assert site.bus.said == [Topic.CALLBACKS]
+    await site.drain()
+    run = await the_run(site.store, site.run_id)
+    assert (run.state, run.result) == (RunState.SUCCEEDED, {"rows": 42})
+
+
+async def test_a_failure_is_told_with_its_error_and_whether_to_try_again(site: Site) -> None:
+    await site.say(CallbackRequest("failed", error="out of paper", retry=False))
+    await site.drain()
+    run = await the_run(site.store, site.run_id)
+    assert (run.state, run.reason, run.error) == (RunState.FAILED, "callback_failed", "out of paper")
+
+
+async def test_the_same_end_said_twice_changes_nothing_and_another_is_refused(site: Site) -> None:
+    assert await site.say(DONE) is True
+    assert await site.say(DONE) is False
+    with pytest.raises(Conflict) as caught:
+        await site.say(CallbackRequest("failed"))
+    assert caught.value.code == "callback-answered"
+    await site.drain()
+    assert await site.say(DONE) is False, "also when the run is over"
+    assert (await the_run(site.store, site.run_id)).state is RunState.SUCCEEDED
+
+
+async def test_a_callback_of_an_attempt_that_lost_its_run_is_stale(site: Site) -> None:
+    assert site.pending is not None
+    old, old_fence = site.pending.token, site.fence
+    site.executor.attempts.stop(site.run_id, site.fence, Interrupted())
+    await site.again()
+    assert site.fence > old_fence
+    for request in (DONE, CallbackRequest("running", progress=CallbackProgress(50, "half"))):
+        with pytest.raises(Conflict) as caught:
+            await site.say(request, token=old)
+        assert caught.value.code == "stale-lease"
+    assert await rows(site.store, "run_progress") == []
+    await site.say(DONE)
+    await site.drain()
+    assert (await the_run(site.store, site.run_id)).attempt == 2
+
+
+async def test_a_callback_after_a_cancel_is_stale(site: Site) -> None:
+    await site.executor.recorder.run_once()
+    cancelled = await site.store.runs.cancel_runs(1, [site.run_id], "cancelled", site.executor.clock.now())
+    assert cancelled == {site.run_id: False}
+    with pytest.raises(Conflict) as caught:
+        await site.say(DONE)
+    assert caught.value.code == "stale-lease"
+    await site.executor.stop_cancelled()
+    await site.drain()
+    assert (await the_run(site.store, site.run_id)).state is RunState.CANCELLED
+
+
+async def test_a_token_is_good_for_its_own_run_only(site: Site) -> None:
+    for token, run_id in (("hhc_nonsense", None), (None, UUID(int=7)), ("\ud800", None)):
+        with pytest.raises(Unauthenticated):
+            await site.say(DONE, token, run_id)
+    assert site.pending is not None
+    stored = await rows(site.store, "run_callbacks")
+    assert site.pending.token.encode() not in str(stored).encode()
+    await site.say(DONE)
+    await site.drain()
+
+
+async def test_what_cannot_be_kept_is_refused(site: Site) -> None:
+    with pytest.raises(InvalidFields):
+        await site.say(CallbackRequest("done"))
+    with pytest.raises(InvalidFields):
+        await site.say(CallbackRequest("succeeded", "a\0b"))
+    with pytest.raises(BodyTooLarge):
+        await site.say(CallbackRequest("succeeded", "x" * 300_000))
+    await site.say(DONE)
+    await site.drain()
+
+
+async def test_progress_can_be_told_by_callback(site: Site) -> None:
+    await site.say(CallbackRequest("running", progress=CallbackProgress(50, "half")))
+    shown = (await the_run(site.store, site.run_id)).progress
+    assert shown is not None
+    assert (shown.percent, shown.message) == (50, "half")
+    await site.say(DONE)
+    await site.drain()
+
+
+async def test_a_callback_that_does_not_come_times_the_attempt_out(store: Store) -> None:
+    site = await Site(store, seconds=0.2).start()
+    async with asyncio.timeout(30):
+        while not await rows(store, "attempts"):
+            await site.executor.turn()
+    [attempt] = await store.runs.list_attempts(site.run_id)
+    assert (attempt.state, attempt.reason) == ("timed_out", "timeout")
+    with pytest.raises(Conflict) as caught:
+        await site.say(DONE)
+    assert caught.value.code == "stale-lease"
+
+
+async def test_what_was_said_before_the_call_was_answered_is_found(site: Site) -> None:
+    assert site.pending is not None
+    assert await site.pending.said_already() is None
+    await site.say(CallbackRequest("failed", error="no"))
+    assert await site.pending.said_already() == Failed(Reason.CALLBACK_FAILED, "no")
+
+
+async def test_old_callbacks_are_swept_up(site: Site) -> None:
+    callbacks = Callbacks(site.store.database)
+    now = site.executor.clock.now()
+    await callbacks.sweep(now)
+    assert len(await rows(site.store, "run_callbacks")) == 1
+    await callbacks.sweep(now.replace(year=now.year + 1))
+    assert await rows(site.store, "run_callbacks") == []
