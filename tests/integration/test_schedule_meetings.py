@@ -193,6 +193,21 @@ async def test_a_job_whose_budget_is_used_up_has_no_due_times_that_a_pause_could
     assert await stage.told(job_id, 64) == {0: "run", 10: "run"}
 
 
+async def test_what_a_pause_held_before_the_last_run_of_a_budget_stays_told(stage: PauseStage) -> None:
+    job_id = await stage.job(Timing(every(BEAT).schedules, max_runs=2))
+    await stage.go(0, 1)
+    await stage.pause(PauseScope.JOB, job_id, 5, until=25)
+    await stage.go(*range(6, 45))
+    assert await left(stage) == [0]
+    wanted = {0: "run", 10: "paused", 20: "paused", 30: "run"}
+    assert await stage.told(job_id, 44) == wanted
+    await stage.pause(PauseScope.JOB, job_id, 45)
+    await stage.go(*range(46, 65))
+    assert await stage.told(job_id, 64) == wanted
+    await stage.resume(PauseScope.JOB, job_id, 65, CatchUp.ALL)
+    assert await stage.told(job_id, 64) == wanted
+
+
 # --- delays after completion ------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from hourhand.model.planning import overdue, plan_job, within
 from hourhand.model.schedule import Timing
 from hourhand.model.states import Reason
 from hourhand.store.job_definitions import definition_of
-from hourhand.store.job_pauses import is_paused, own_span
+from hourhand.store.job_pauses import ended_by, is_paused, own_span
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.ledger_rows import columns_of, ledger_rows
 from hourhand.store.pauses import Pauses
@@ -148,8 +148,8 @@ class JobAccounts:
         if old["pause_from"] is None:
             return False
         timing = definition_of(old).timing
-        span = own_span(old, now, timing)
-        if span is None or span.end is None or not timing.recurring or await self._is_used_up(db, old, timing):
+        span = await self._own_span(db, old, now, timing)
+        if span is None or span.end is None or not timing.recurring:
             return False
         try:
             timing = await self._facts.with_calendars(old["job_id"], timing, db)
@@ -169,8 +169,8 @@ class JobAccounts:
     async def _in_pause(self, db: Connection, old: Record, now: datetime, catch_up: CatchUp) -> Plan:
         """What fell into the job's own pause until now, as far as it is not in the ledger."""
         definition = definition_of(old)
-        span = own_span(old, now, definition.timing, catch_up)
-        if span is None or span.end is None or await self._is_used_up(db, old, definition.timing):
+        span = await self._own_span(db, old, now, definition.timing, catch_up)
+        if span is None or span.end is None:
             return Plan([], [], None)
         try:
             timing = await self._facts.with_calendars(old["job_id"], definition.timing, db)
@@ -185,9 +185,15 @@ class JobAccounts:
             found = within(await self._facts.budget_left(db, old["job_id"]), found)
         return found
 
-    async def _is_used_up(self, db: Connection, old: Record, timing: Timing) -> bool:
-        """Whether all runs of its budget are made: nothing more is due, paused or not."""
-        return timing.max_runs is not None and await self._facts.budget_left(db, old["job_id"]) == 0
+    async def _own_span(
+        self, db: Connection, old: Record, now: datetime, timing: Timing, catch_up: CatchUp = CatchUp.NONE
+    ) -> PauseSpan | None:
+        """Its own pause, as far as anything was due in it: after the last run of its budget nothing is."""
+        span = own_span(old, now, timing, catch_up)
+        if span is None or timing.max_runs is None or await self._facts.budget_left(db, old["job_id"]) != 0:
+            return span
+        [last] = await self._fetch(db, "last_due", job_id=old["job_id"])
+        return ended_by(span, last["due"] or old["created_at"])
 
     async def make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
         if fires:

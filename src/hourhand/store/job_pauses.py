@@ -3,6 +3,7 @@
 Due times of it come into the ledger when the pause ends or the job changes; until then they follow from the row.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -49,6 +50,15 @@ def own_span(row: Record, now: datetime, timing: Timing, catch_up: CatchUp = Cat
         return None
     end = now + _TICK if row["pause_until"] is None else min(row["pause_until"], now + _TICK)
     return PauseSpan(row["pause_from"], end, catch_up, pause.words)
+
+
+def ended_by(span: PauseSpan | None, last_due: datetime | None) -> PauseSpan | None:
+    """The pause as it bears on a job that was due for the last time then; None: it will be due again."""
+    if span is None or last_due is None:
+        return span
+    if last_due <= span.start:
+        return None
+    return replace(span, end=last_due if span.end is None else min(span.end, last_due))
 
 
 def pause_columns(

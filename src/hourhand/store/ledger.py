@@ -13,7 +13,7 @@ from hourhand.model.ledger import Became, LedgerFacts, RangeFact, RunFact, older
 from hourhand.model.schedule import At, Timing, timing_from_json
 from hourhand.model.states import RunState
 from hourhand.ports.stores import NEVER
-from hourhand.store.job_pauses import own_span
+from hourhand.store.job_pauses import ended_by, own_span
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 from hourhand.store.ledger_rows import split_row
@@ -73,7 +73,7 @@ class Ledger:
             ranges=[part for row in stretches for part in _ranges(row, timings, current)],
             cursor=None if job["next_fire"] == NEVER else job["next_fire"],
             spans=spans,
-            own_span=None if job["ended_at"] is not None else own_span(job, now, current),
+            own_span=ended_by(own_span(job, now, current), job["ended_at"]),
             earlier=[(ends, timing) for version, (ends, timing) in sorted(timings.items()) if version < job["version"]],
             ended_at=job["ended_at"],
             catchup_window=catchup_from_json(job["catchup"]).window,

@@ -202,6 +202,12 @@ SELECT max(scheduled_for) AS latest FROM (
     SELECT last_due FROM hourhand.ledger_ranges WHERE job_id = @job_id AND last_due > @now
 ) made;
 
+-- name: last_due
+-- The latest due time of the job that made a run.
+SELECT greatest((SELECT max(l.scheduled_for) FROM hourhand.live_runs l WHERE l.job_id = @job_id AND l.cause = 1),
+                (SELECT r.scheduled_for FROM hourhand.runs r
+                  WHERE r.job_id = @job_id AND r.cause <> 2 ORDER BY r.run_id DESC LIMIT 1)) AS due;
+
 -- name: runs_to_come
 -- What is left of the job's budget of runs, and the runs that are made of due times that have not come yet.
 SELECT b.runs_left + (SELECT count(*) FROM hourhand.live_runs r
