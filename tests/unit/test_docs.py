@@ -26,7 +26,14 @@ from hourhand.api.views import RunView
 from hourhand.cli.exits import ExitCode
 from hourhand.cli.job_fields import field_options
 from hourhand.cli.main import cli
-from hourhand.job_kinds import command_payload, http_options, http_payload, interpreters, script_payload
+from hourhand.job_kinds import (
+    command_payload,
+    container_payload,
+    http_options,
+    http_payload,
+    interpreters,
+    script_payload,
+)
 from hourhand.job_kinds.handlers import HANDLER_FIELD
 from hourhand.model import errors, states
 from hourhand.model.advice import AdviceCode
@@ -104,7 +111,9 @@ def test_the_page_of_jobs_names_exactly_what_the_code_knows(title: str, known: l
     assert first_words(JOBS, title) == known
 
 
-@pytest.mark.parametrize(("page", "known"), [("script", script_payload.FIELDS)])
+@pytest.mark.parametrize(
+    ("page", "known"), [("script", script_payload.FIELDS), ("container", container_payload.FIELDS)]
+)
 def test_the_page_of_a_kind_names_exactly_the_fields_of_its_payload(page: str, known: tuple[str, ...]) -> None:
     assert first_words(REFERENCE / "kinds" / f"{page}.md", f"payload of {page}") == [*known]
 

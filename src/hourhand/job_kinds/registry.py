@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from hourhand.job_kinds.artifact_cache import ArtifactCache
 from hourhand.job_kinds.command import CommandKind
+from hourhand.job_kinds.container import ContainerKind, ContainerSettings
 from hourhand.job_kinds.handlers import HandlerRegistry, load_handlers
 from hourhand.job_kinds.http import HttpKind, HttpSettings
 from hourhand.job_kinds.interpreters import find_program
@@ -66,6 +67,9 @@ class KindSettings:
     interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
     programs. What is not on this machine, or not for the user of jobs, is not offered."""
+    container_engine: tuple[str, ...] = ()
+    """The command of the engine that runs containers, with further words if it needs any; empty: podman or docker,
+    whichever answers when the executor starts. Without one that answers, no containers are run here."""
     plugins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further kinds, each an executable that speaks JSON lines: `{"shout": ["/opt/shout", "--loud"]}`. An executor that
     has one it cannot use does not start; the API must have the same to accept their jobs."""
@@ -187,9 +191,17 @@ def builtin_kinds(
         CommandKind(programs, settings.allow_shell),
         ScriptKind(programs, ScriptSettings(settings.interpreters, settings.run_as), artifacts),
         HttpKind(_http_settings(settings)),
+        _containers(settings),
         *_plugins(settings, programs, checking),
     ]
     return {kind.name: kind for kind in kinds}
+
+
+def _containers(settings: KindSettings) -> ContainerKind:
+    """The engine contains what it runs, and cannot do so as the user of jobs or inside of our own containment."""
+    own = ProgramSettings(settings.grace_seconds, None, settings.work_root, settings.command_path, "none")
+    chosen = (settings.container_engine, settings.run_as, settings.pids_max, settings.open_files_max)
+    return ContainerKind(ProgramRunner(own), ContainerSettings(*chosen))
 
 
 def _http_settings(settings: KindSettings) -> HttpSettings:

@@ -36,7 +36,7 @@ def offered(monkeypatch):
 
 def test_the_kinds_of_the_product_are_there():
     kinds = kinds_for_checking()
-    assert sorted(kinds) == ["command", "http", "python", "script"]
+    assert sorted(kinds) == ["command", "container", "http", "python", "script"]
     assert all(kinds[name].name == name for name in kinds)
 
 

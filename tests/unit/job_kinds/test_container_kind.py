@@ -1,0 +1,234 @@
+"""Containers: by a real engine where the machine has one that can run a container, and by one that only pretends.
+
+The engine that pretends is a shell script that does on this machine what it was asked to do in a container. It shows
+what is asked of an engine and what becomes of its answers; that a real one does it, only a real one shows.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import tarfile
+
+import pytest
+
+from hourhand.job_kinds.container import ContainerKind, ContainerSettings
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
+from hourhand.model.outcome import Failed, Succeeded
+from hourhand.model.resources import Resources
+from hourhand.model.states import Reason
+from hourhand.ports.job_kind import SlotClass
+
+OWN = ProgramSettings(grace_seconds=0.3, run_as=None, containment="none")
+PRETENDER = r"""#!/bin/bash
+# Keeps one file per container beside itself: the number of its process.
+state=$(dirname "$0")/state; mkdir -p "$state"
+echo "$*" >> "$state.calls"
+case "$1 $2" in
+  "info "*) exit "$(cat "$state.info" 2>/dev/null || echo 0)" ;;
+  "container inspect") [ -e "$state/$3" ] ;;
+  "rm --force") kill -9 -- "-$(cat "$state/$3")" 2>/dev/null; rm -f "$state/$3" ;;
+  "run --rm")
+    shift
+    while [ $# -gt 0 ]; do
+      case "$1" in
+        --rm|--interactive) shift ;;
+        --name) name=$2; shift 2 ;;
+        --env-file) env_file=$2; shift 2 ;;
+        --volume) work=${2%%:*}; shift 2 ;;
+        --*) shift 2 ;;
+        *) break ;;
+      esac
+    done
+    image=$1; shift
+    [ "$image" = missing ] && { echo "no such image" >&2; exit 125; }
+    cd "$work" || exit 125
+    # As with a real engine, what runs is not below the command line, and does not end with it.
+    setsid bash -c 'echo $$ > "$1"; shift; while read -r line; do export "${line?}"; done < "$1"; shift; exec "$@"' \
+      x "$state/$name" "$env_file" "$@" < /dev/stdin &
+    wait $!; code=$?
+    rm -f "$state/$name"
+    exit $code ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def pretender(tmp_path):
+    program = tmp_path / "engine"
+    program.write_text(PRETENDER)
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+async def open_kind():
+    made = []
+
+    async def make(*engine, run_as=None):
+        kind = ContainerKind(ProgramRunner(OWN), ContainerSettings(engine, run_as))
+        await kind.open()
+        made.append(kind)
+        return kind
+
+    yield make
+    for kind in made:
+        await kind.close()
+
+
+def calls(pretender):
+    return (pretender.parent / "state.calls").read_text().splitlines()
+
+
+async def test_an_engine_that_answers_is_offered_and_one_that_does_not_is_none(pretender, open_kind, make_task):
+    kind = await open_kind(str(pretender))
+    assert kind.offers() == ["container"]
+    assert kind.slot_class_of("container") is SlotClass.PROCESS
+
+    (pretender.parent / "state.info").write_text("1")  # a client whose engine does not run
+    for engine in (str(pretender), "/nowhere/podman"):
+        kind = await open_kind(engine)
+        assert kind.offers() == []
+        assert kind.slot_class_of("container") is SlotClass.INLINE
+        outcome = await kind.run(make_task({"image": "tiny"}, kind="container").task)
+        assert isinstance(outcome, Failed)
+        assert outcome.reason is Reason.NOT_STARTED
+
+
+async def test_what_is_asked_of_the_engine(pretender, open_kind, make_task):
+    kind = await open_kind(str(pretender), run_as="nobody")
+    payload = {
+        "image": "tiny", "argv": ["sh", "-c", 'echo "$GREETING $1 $HOURHAND_ATTEMPT"; cat; exit 3', "x", "$(id) 'q'"],
+        "env": {"GREETING": "good day"}, "stdin": "from outside", "ok_exit_codes": [3],
+        "network": "bridge", "pull": "never",
+    }  # fmt: skip
+    logged = make_task(payload, kind="container")
+    logged.task.resources = Resources(cpu=0.5, memory=64_000_000, pids=7)
+
+    assert await kind.run(logged.task) == Succeeded({"exit_code": 3})
+    assert logged.of("stdout") == ["good day $(id) 'q' 1", "from outside"]
+    [asked] = [call for call in calls(pretender) if call.startswith("run")]
+    for words in (
+        "--network bridge", "--pull never", "--cap-drop ALL", "--security-opt no-new-privileges", "--pids-limit 7",
+        "--memory 64000000b", "--cpus 0.5", "--user 65534:65534", "--interactive", "--workdir /work",
+    ):  # fmt: skip
+        assert words in asked
+    assert "good day" not in asked, "what a job is given is not for the list of processes"
+
+
+async def test_without_a_wish_there_is_no_network(pretender, open_kind, make_task):
+    kind = await open_kind(str(pretender))
+    await kind.run(make_task({"image": "tiny", "argv": ["true"]}, kind="container").task)
+    assert any("--network none" in call for call in calls(pretender))
+
+
+async def test_an_engine_that_cannot_start_the_container_is_told_apart_from_the_program(
+    pretender, open_kind, make_task
+):
+    kind = await open_kind(str(pretender))
+    outcome = await kind.run(make_task({"image": "missing"}, kind="container").task)
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, "no such image" in outcome.error) == (Reason.NOT_STARTED, True)
+    outcome = await kind.run(make_task({"image": "tiny", "argv": ["false"]}, kind="container").task)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason is Reason.EXIT_CODE
+
+
+async def test_a_cancelled_container_is_gone_when_that_is_told(pretender, open_kind, make_task, until, alive):
+    kind = await open_kind(str(pretender))
+    line = 'trap "" TERM; echo $$; while :; do sleep 0.05; done'
+    logged = make_task({"image": "tiny", "argv": ["bash", "-c", line]}, kind="container")
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout"))
+    pid = int(logged.of("stdout")[0])
+    assert alive(pid)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not alive(pid)
+    assert list((pretender.parent / "state").iterdir()) == []
+
+
+# --- a real engine ----------------------------------------------------------------------------------------
+
+IMAGE = "localhost/hourhand-test-tiny:1"
+
+
+def real_engine(folder):
+    """The command of an engine that has just run a container made from a static busybox; else why there is none."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        return None, "there is no busybox to make an image of"
+    packed = folder / "tiny.tar"
+    with tarfile.open(packed, "w") as image:
+        image.add(busybox, "bin/busybox")
+        for name in ("sh", "echo", "cat", "id", "sleep", "touch", "true", "wget"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            image.addfile(link)
+        for name in ("tmp", "work"):
+            made = tarfile.TarInfo(name)
+            made.type, made.mode = tarfile.DIRTYPE, 0o777
+            image.addfile(made)
+    why = "there is neither podman nor docker"
+    for words in (["podman"], ["podman", "--runtime", "runc"], ["docker"]):
+        if shutil.which(words[0]) is None:
+            continue
+        try:
+            done = subprocess.run([*words, "import", packed, IMAGE], capture_output=True, timeout=60, check=False)
+            limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none"]
+            trial = [*words, "run", "--rm", *limits, IMAGE, "/bin/true"]
+            done = subprocess.run(trial, capture_output=True, text=True, timeout=60, check=False)
+        except subprocess.TimeoutExpired:
+            why = f"{words[0]} did not answer in time"
+            continue
+        if done.returncode == 0:
+            return words, ""
+        why = f"{' '.join(words)} cannot run a container here: {done.stderr.strip()[-200:]}"
+    return None, why
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    words, why = real_engine(tmp_path_factory.mktemp("image"))
+    if words is None:
+        pytest.skip(why)
+    yield words
+    subprocess.run([*words, "rmi", "--force", IMAGE], capture_output=True, timeout=60, check=False)
+
+
+async def test_a_real_container_runs_with_what_it_was_given_and_no_more(engine, open_kind, make_task):
+    kind = await open_kind(*engine, run_as="nobody")
+    line = 'echo "$GREETING $1 $HOURHAND_ATTEMPT"; cat; id -u; echo left > /work/here && cat /work/here; exit 3'
+    payload = {
+        "image": IMAGE, "argv": ["/bin/sh", "-c", line, "x", "$(id)"], "env": {"GREETING": "good day"}, "stdin": "in\n",
+        "ok_exit_codes": [3], "pull": "never",
+    }  # fmt: skip
+    logged = make_task(payload, kind="container")
+    outcome = await kind.run(logged.task)
+    assert (outcome, logged.of("stderr")) == (Succeeded({"exit_code": 3}), [])
+    assert logged.of("stdout") == ["good day $(id) 1", "in", "65534", "left"]
+
+
+async def test_a_real_container_that_ignores_its_end_is_removed(engine, open_kind, make_task, until):
+    kind = await open_kind(*engine, run_as="nobody")
+    line = 'trap "" TERM; echo here; while :; do sleep 1; done'
+    logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", line], "pull": "never"}, kind="container")
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout") == ["here"], 60)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    left = subprocess.run(
+        [*engine, "ps", "--all", "--format", "json"], capture_output=True, text=True, check=True
+    ).stdout
+    assert str(logged.task.run_id) not in json.dumps(left)
+
+
+async def test_an_image_that_is_not_there_is_told(engine, open_kind, make_task):
+    kind = await open_kind(*engine)
+    payload = {"image": "localhost/hourhand-no-such-image:1", "pull": "never"}
+    outcome = await kind.run(make_task(payload, kind="container").task)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason is Reason.NOT_STARTED
