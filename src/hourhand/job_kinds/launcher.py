@@ -11,7 +11,6 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -81,6 +80,8 @@ class Launched:
         self._launcher = launcher
         self._number = number
         loop = asyncio.get_running_loop()
+        self.changed: asyncio.Future[None] = loop.create_future()
+        """Done with the first of the two below. For one who waits."""
         self.ended: asyncio.Future[Ended] = loop.create_future()
         self.pid: asyncio.Future[int] = loop.create_future()
         """Known only without control groups, when it was asked to end or has left something: who has to look after
@@ -242,10 +243,11 @@ class Launcher:
         if verb in (b"asked", b"left"):
             if not launched.pid.done():
                 launched.pid.set_result(int(rest[0]))
-            return
-        del self._launched[about]
-        if not launched.ended.done():
+        else:
+            del self._launched[about]
             launched.ended.set_result(_ended(rest) if verb == b"ended" else _refused(rest))
+        if not launched.changed.done():
+            launched.changed.set_result(None)
 
     def _hang_up(self) -> None:
         channel, self._channel = self._channel, None
@@ -259,9 +261,9 @@ class Launcher:
             _close(handles)
         self._unsent.clear()
         launched, self._launched = self._launched, {}
-        waits: list[asyncio.Future[int] | asyncio.Future[Ended]] = []
+        waits: list[asyncio.Future[int] | asyncio.Future[Ended] | asyncio.Future[None]] = []
         for one in launched.values():
-            waits += (one.pid, one.ended)
+            waits += (one.pid, one.ended, one.changed)
         for wait in waits:
             if not wait.done():
                 wait.set_exception(LauncherDied())
@@ -326,6 +328,7 @@ def _bytes(texts: Iterable[str]) -> list[bytes]:
 
 
 def _bytes_of(text: str) -> bytes:
-    with suppress(UnicodeEncodeError):
-        return os.fsencode(text)
-    return text.encode("utf-8", "replace")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")

@@ -168,18 +168,23 @@ class Launcher:
             if self._rules >= 0:
                 done.append(b"landlock")
             with contextlib.suppress(OSError):
-                kernel.hide(hidden, room)
+                kernel.hide(hidden, room, stage_in(room))
                 self._room = room
                 done.append(b"mounts")
             with contextlib.suppress(OSError):  # only root may
                 if self._room is not None:
                     kernel.hide_processes()
                     done.append(b"proc")
+        elif (
+            self._account is not None
+        ):  # programs are spawned, without a moment in which they could change it themselves
+            kernel.become(*self._account)
         self._say(b"ready", b" ".join(done))
 
     def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
         [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders = what
         attempt = Attempt(number, groups, reads, folders)
+        step = b"prepare"
         room = self._room if contains == b"1" else None
         try:
             for group in groups:
@@ -189,11 +194,17 @@ class Launcher:
             if room is not None:
                 attempt.folders = [os.path.join(stage_in(room), attempt.name), *folders]
                 os.mkdir(attempt.folders[0], 0o700)
-            attempt.pid = os.fork()
+            if not self._contains:
+                step = b"enter"
+                os.chdir(start_in)
+                step = b"execute"
+                attempt.pid = kernel.spawn(list(argv), environment_of(environment), path, handles[:3])
+            else:
+                attempt.pid = os.fork()
         except OSError as error:
             kernel.remove_all(groups)
             kernel.remove_all(attempt.folders[: len(attempt.folders) - len(folders)])
-            self._say(b"refused", number, b"prepare", b"%d" % (error.errno or 0), os.fsencode(str(error)))
+            self._say(b"refused", number, step, b"%d" % (error.errno or 0), os.fsencode(str(error)))
             return
         if attempt.pid == 0:
             self._become(attempt, handles, argv, environment, limits, path, start_in, contains == b"1")
@@ -241,10 +252,7 @@ class Launcher:
             if self._room is not None and contains:
                 kernel.see_one_folder(self._room, stage_in(self._room), attempt.name)
             if self._account is not None:
-                user, group_id = self._account
-                os.setgroups([])
-                os.setresgid(group_id, group_id, group_id)
-                os.setresuid(user, user, user)
+                kernel.become(*self._account)
             kernel.die_with_parent()
             step = b"enter"
             os.chdir(start_in)
@@ -258,7 +266,7 @@ class Launcher:
             # What was sent meanwhile is delivered now, and does to it what it does to any program.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, MASKED)
             step = b"execute"
-            kernel.execute(list(argv), dict(entry.split(b"=", 1) for entry in environment), path)
+            kernel.execute(list(argv), environment_of(environment), path)
         except BaseException as error:
             number = error.errno or 0 if isinstance(error, OSError) else 0
             said = os.fsencode(str(error))[:200].replace(b"\n", b" ")
@@ -388,6 +396,10 @@ class Launcher:
 
 def stage_in(room: bytes) -> bytes:
     return os.path.join(room, b".stage")
+
+
+def environment_of(entries: Fields) -> dict[bytes, bytes]:
+    return {name: value for name, _, value in (entry.partition(b"=") for entry in entries)}
 
 
 def lists_of(data: bytes) -> list[Fields]:

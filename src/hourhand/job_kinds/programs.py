@@ -268,9 +268,8 @@ class _Attempt:
         assert self._launched is not None
         launched = self._launched
         try:
-            # Without groups, the end may be left to us: somebody has to look for what the program has started.
-            await asyncio.wait((launched.ended, launched.pid), return_when=asyncio.FIRST_COMPLETED)
-            if not launched.ended.done():
+            await launched.changed
+            if not launched.ended.done():  # without groups, somebody has to look for what the program has left
                 await to_the_end(self._clear_up)
             self._end = launched.ended.result()
         except LauncherDied:
@@ -324,7 +323,7 @@ class _Attempt:
 
     def finish_at_once(self) -> bool:
         """Clears up if that needs no waiting; says whether it did not."""
-        if self._end is None or not self._end.folder_is_removed:
+        if self._end is None or not (self._end.folder_is_removed or self._removes_folder()):
             return False
         if not all(reader.drained() for reader in self._readers):
             return False
@@ -332,10 +331,20 @@ class _Attempt:
         self._say_usage()
         return True
 
+    def _removes_folder(self) -> bool:
+        assert self._folder is not None
+        try:
+            os.rmdir(self._folder)
+        except OSError:
+            return False
+        return True
+
     async def finish(self, _: asyncio.Event, keep: bool = True) -> Outcome:
         """Clears up after a program that has ended and says what came out."""
-        if keep and self._task.keep_outputs is not None and self._folder is not None and self._folder.exists():
-            await self._task.keep_outputs(self._folder / OUTPUT_FOLDER)
+        if keep and self._task.keep_outputs is not None and self._folder is not None:
+            outputs = self._folder / OUTPUT_FOLDER
+            if outputs.exists():  # the launcher has removed it if nothing was in it
+                await self._task.keep_outputs(outputs)
         for reader in self._readers:
             await reader.drain(_DRAIN_SECONDS_MAX)
         self._close_pipes()

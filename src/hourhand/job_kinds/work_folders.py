@@ -95,7 +95,7 @@ class WorkFolders:
         assert self._room is not None, "work folders are used between open and close"
         folder = start = self._room / name
         self._make_private(folder)
-        for part in Path(inner).parts:
+        for part in Path(inner).parts if inner else ():
             start = start / part
             self._make_private(start)
         return folder, start
@@ -115,7 +115,7 @@ class WorkFolders:
                     os.fchown(descriptor, self._account.user_id, self._account.group_id)
 
     def _make_private(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700)
+        os.mkdir(folder, 0o700)
         if self._account is not None:
             os.chown(folder, self._account.user_id, self._account.group_id)
 
