@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hourhand.blobs.choice import blobs_for
 from hourhand.config import Config
@@ -57,16 +57,13 @@ from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
+if TYPE_CHECKING:
+    from hourhand.api.app import ApiOperations
+    from hourhand.job_kinds.registry import Kinds
+
 __all__ = [
-    "ROLES",
-    "Store",
-    "make_partitions",
-    "open_store",
-    "prepare_database",
-    "require_migrated",
-    "run_role",
-    "store_on",
-]
+    "ROLES", "Store", "make_partitions", "open_store", "prepare_database", "require_migrated", "run_role", "store_on",
+]  # fmt: skip
 
 AWAY = (DatabaseUnavailable,)
 LOGS_TOLD_SECONDS = 0.2
@@ -354,16 +351,30 @@ class ApiNode(Node):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        from hourhand.api.app import ApiOperations, build_app
+        from hourhand.api.app import build_app
         from hourhand.api.streaming import Streams
         from hourhand.job_kinds.registry import kinds_for_checking, python_kind
+        from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
+
+        self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
+        kinds = kinds_for_checking(config.kinds)
+        hearing = ExecutorFacts(self.store.nodes, python_kind(kinds).known.learn)
+        hearing_loop = self.loop("executor facts", hearing.run_once, HEAR_SECONDS, essential=False)
+        self.bus.subscribe(Topic.NODES, hearing_loop.wake)
+        self.streams = Streams(config.api.streams_max)
+        self.app = build_app(self._operations(kinds), config.api, self.streams)
+        self._serving: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def _operations(self, kinds: "Kinds") -> "ApiOperations":
+        """Everything that callers may ask for, on this node's stores."""
+        from hourhand.api.app import ApiOperations
         from hourhand.operations.access import Access
         from hourhand.operations.artifacts import ArtifactOperations
         from hourhand.operations.backfills import BackfillOperations
         from hourhand.operations.calendars import CalendarOperations
         from hourhand.operations.callbacks import CallbackOperations
         from hourhand.operations.cluster import ClusterOperations
-        from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
         from hourhand.operations.explain import ExplainOperations
         from hourhand.operations.forecast import ForecastOperations
         from hourhand.operations.history import HistoryOperations
@@ -380,19 +391,14 @@ class ApiNode(Node):
         from hourhand.operations.runs import RunOperations
         from hourhand.operations.versions import VersionOperations
 
-        self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         store = self.store
-        kinds = kinds_for_checking(config.kinds)
-        hearing = ExecutorFacts(store.nodes, python_kind(kinds).known.learn)
-        hearing_loop = self.loop("executor facts", hearing.run_once, HEAR_SECONDS, essential=False)
-        self.bus.subscribe(Topic.NODES, hearing_loop.wake)
         self.access = Access(store.tokens, store.names)
         submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
         runs = RunOperations(store.runs, store.jobs, self.clock, self.ids, self.bus)
         bell = Bell()
         self.bus.subscribe(Topic.LOGS, bell.ring)
-        operations = ApiOperations(
-            jobs=JobOperations(*submitting, config.submit, store.calendars, store.nodes, store.pauses),
+        return ApiOperations(
+            jobs=JobOperations(*submitting, self.config.submit, store.calendars, store.nodes, store.pauses),
             runs=runs,
             cluster=ClusterOperations(
                 store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops
@@ -418,10 +424,6 @@ class ApiNode(Node):
             artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
             logs=LogOperations(runs, LogSource(store.logs, PackReader(LogPacks(self.database), self.blobs)), bell),
         )
-        self.streams = Streams(config.api.streams_max)
-        self.app = build_app(operations, config.api, self.streams)
-        self._serving: asyncio.Task[None] | None = None
-        self._stopping = False
 
     async def start(self) -> None:
         refuse_taken_port(self.config.api.host, self.config.api.port)
