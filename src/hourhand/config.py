@@ -101,7 +101,7 @@ _OTHER_VARIABLES: Final = {
     "HOURHAND_DEBUG": "`1` shows a traceback with every error.",
 }
 _NOT_OURS: Final = re.compile(
-    r"HOURHAND_(RUN_ID|JOB_ID|JOB_NAME|ATTEMPT|FENCE_TOKEN|SCHEDULED_TIME|OUTPUT_DIR|WORKER_ID|CRASH_AT|BENCH_\w+)"
+    r"HOURHAND_(RUN_ID|JOB_ID|INDEX|TOTAL|JOB_NAME|ATTEMPT|FENCE_TOKEN|SCHEDULED_TIME|OUTPUT_DIR|WORKER_ID|CRASH_AT|BENCH_\w+)"
     # Kubernetes announces a service named hourhand to every container this way.
     r"|HOURHAND(_\w+)?_SERVICE_(HOST|PORT)(_\w+)?|HOURHAND(_\w+)?_PORT_\d+_(TCP|UDP)(_\w+)?"
 )

@@ -37,6 +37,7 @@ from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.log_mover import LogMover
 from hourhand.scheduler.lookout import UNASKED_SECONDS, Lookout
+from hourhand.scheduler.orphans import ORPHANS_SECONDS, Orphans
 from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
@@ -243,6 +244,8 @@ class SchedulerNode(Node):
         backfiller = Backfiller(
             self.store.backfills, self.leadership, node_id, self.clock, self.ids, self.bus, settings.keep_runs_days
         )
+        orphans = Orphans(self.store.parts, self.leadership, self.clock).run_once
+        self.loop("orphans", orphans, ORPHANS_SECONDS, essential=False)
         backfilling = self.loop("backfiller", backfiller.run_once, UNASKED_SECONDS, essential=False)
         self.bus.subscribe(Topic.BACKFILLS, backfilling.wake)
         zones = ZoneKeeper(self.store.zones, self.leadership, node_id, self.clock, self.zone_watch)
@@ -298,6 +301,7 @@ class ExecutorNode(Node):
             Completions(self.transacting, self._live_runs_on(self.transacting)),
             ProgressBoard(self.writing),
             Callbacks(self.writing),
+            self.store.parts,
         )
         folder = settings.journal_folder or config.home / "journal"
         self.executor = Executor(
@@ -313,6 +317,7 @@ class ExecutorNode(Node):
             config.api.public_url or f"http://{config.api.host}:{config.api.port}",
         )
         self.executor.make_loops(self.loop)
+        self.executor.fan_out.wake_all = lambda: self.bus.publish(Topic.READY)
         self.bus.subscribe(Topic.READY, self.executor.receiving.wake)
         self.bus.subscribe(Topic.LANES, self.executor.learning.wake)
         self.bus.subscribe(Topic.CANCEL, self.executor.cancelling.wake)
@@ -416,7 +421,7 @@ class ApiNode(Node):
             ),
             versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
             forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
-            placing=PlacingOperations(Placing(self.database), store.jobs),
+            placing=PlacingOperations(Placing(self.database), store.jobs, store.runs, store.parts),
             watch=RunWatch(ProgressBoard(self.database)),
             callbacks=CallbackOperations(
                 Callbacks(self.database), ProgressBoard(self.database), self.bus, self.clock.now

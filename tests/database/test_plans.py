@@ -96,7 +96,7 @@ async def test_finishing_a_hundred_runs_goes_by_their_ids(ground: Ground, settle
         priority_wait=PRIORITY_WAIT,
         run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
         states=[10] * 100, started=[START] * 100, ended=[START] * 100, reasons=[None] * 100, errors=[None] * 100,
-        results=[None] * 100, from_states=[2, 3, 4],
+        results=[None] * 100, usages=[None] * 100, from_states=[2, 3, 4],
     )  # fmt: skip
     assert_by_index(plan, ground, 6000)
 
@@ -112,7 +112,7 @@ async def test_runs_whose_end_sets_the_next_due_time_find_their_delay_by_the_job
         after=f"UPDATE {schema}.live_runs SET gate_ids = '{{}}', cause = 1 WHERE run_id IN ({ids})",
         run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
         states=[10] * 100, started=[START] * 100, ended=[START] * 100, reasons=[None] * 100, errors=[None] * 100,
-        results=[None] * 100, from_states=[2, 3, 4],
+        results=[None] * 100, usages=[None] * 100, from_states=[2, 3, 4],
     )  # fmt: skip
     assert_by_index(plan, ground, 9000)
 
@@ -430,7 +430,7 @@ async def test_runs_that_end_find_those_who_wait_for_their_places_by_the_gate(gr
         priority_wait=PRIORITY_WAIT,
         run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
         states=[10] * 98, started=[START] * 98, ended=[START] * 98, reasons=[None] * 98, errors=[None] * 98,
-        results=[None] * 98, from_states=[2, 3, 4],
+        results=[None] * 98, usages=[None] * 98, from_states=[2, 3, 4],
     )  # fmt: skip
     assert_by_index(plan, ground, 12_000)
 

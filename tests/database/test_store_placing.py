@@ -53,7 +53,7 @@ async def test_what_the_last_runs_took_is_read_newest_first(store: Store) -> Non
 async def test_advice_is_given_to_whoever_may_see_the_job(store: Store) -> None:
     job = due_job(at(-5), policy=Policy(resources=Resources(memory=2 * 10**9)))
     await insert(store, job)
-    operations = PlacingOperations(Placing(store.database), store.jobs)
+    operations = PlacingOperations(Placing(store.database), store.jobs, store.runs, store.parts)
     assert (await operations.advice(ADA, job.job_id)).samples == 0
     with pytest.raises(NotFound):
         await operations.advice(Caller("eve", NAMESPACE + 1, "other"), job.job_id)

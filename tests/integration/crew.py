@@ -10,6 +10,7 @@ from sample_jobs import NAMESPACE, START, rows
 
 from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.capacity import Capacity
+from hourhand.executor.fan_out import FAN_OUT, FanOut
 from hourhand.executor.outputs import Outputs
 from hourhand.executor.receiver import Receiver
 from hourhand.executor.recorder import Recorder
@@ -136,8 +137,18 @@ class Executor:
         offers = offers_of(kinds)
         self.capacity = Capacity({SlotClass.INLINE: slots, SlotClass.PROCESS: 0}, things)
         self.recorder = Recorder(store.live_runs, store.logs, self.clock, lambda: 0.5)
+        self.fan_out = FanOut(store.parts, self.clock)
+        kinds = {**kinds, FAN_OUT: cast("JobKind", self.fan_out)}
+        offers[FAN_OUT] = SlotClass.INLINE
         self.attempts = Attempts(kinds, offers, self.capacity, self.recorder, self.clock, 1000, outputs=outputs)
-        self.membership = Membership(store.nodes, "executor", "executor", 60, self.clock, dict)
+        facts = {
+            "queues": ["default"],
+            "offers": {"inline": ["number"]},
+            "labels": list(labels),
+            "slots": self.capacity.facts(),
+            "resources": self.capacity.things(),
+        }
+        self.membership = Membership(store.nodes, "executor", "executor", 60, self.clock, lambda: facts)
         self.receiver = Receiver(
             store.live_runs,
             store.names,

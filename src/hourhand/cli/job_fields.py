@@ -89,6 +89,7 @@ _OPTIONS: Final = (
     click.option("--on-disconnect", metavar="WORD", help="continue or kill: when its executor loses the database."),
     click.option("--pause-after-failures", metavar="N", help="So many failed runs in a row pause the job."),
     click.option("--on", "on_labels", metavar="LABEL", multiple=True, help="Only on executors with it: gpu, zone=eu."),
+    click.option("--executors", metavar="any|all|N", help="On any executor, on all that fit, or on so many."),
     click.option("--cpu", metavar="CORES", help="Cores that an attempt takes: 0.5, 2."),
     click.option("--memory", metavar="SIZE", help="Memory that an attempt takes: 512MB, 2GB, 1GiB."),
     click.option("--pids", metavar="N", help="Processes and threads of an attempt at most."),
@@ -320,9 +321,12 @@ def _retry(given: Mapping[str, Any]) -> dict[str, list[int | str]]:
 
 
 def _placement(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    if not given["on_labels"]:
-        return None
-    return {"labels": None if given["on_labels"] == (_NONE,) else list(given["on_labels"])}
+    said: dict[str, Any] = {}
+    if given["on_labels"]:
+        said["labels"] = None if given["on_labels"] == (_NONE,) else list(given["on_labels"])
+    if given["executors"] is not None:
+        said["on"] = int(given["executors"]) if given["executors"].isdecimal() else given["executors"]
+    return said or None
 
 
 def _resources(given: Mapping[str, Any]) -> dict[str, Any]:

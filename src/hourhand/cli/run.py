@@ -35,7 +35,10 @@ OTHER_WORDS = {
 EXPLAIN = Lazy("hourhand.cli.explain", "explain", "Tell why a run waits, or ended as it did.")
 
 
-@click.group(cls=LazyGroup, lazy={"explain": EXPLAIN}, other_words=OTHER_WORDS)
+PARTS = Lazy("hourhand.cli.run_parts", "parts", "List the parts of a run that goes to several executors.")
+
+
+@click.group(cls=LazyGroup, lazy={"explain": EXPLAIN, "parts": PARTS}, other_words=OTHER_WORDS)
 @session_options
 def run() -> None:
     """See runs, their logs and results; wait for them, cancel them, run them again."""

@@ -19,6 +19,7 @@ from hourhand.client.views import (
     JobView,
     NamespaceView,
     NodeDetailView,
+    PartView,
     PauseView,
     QueueView,
     RunDetailView,
@@ -115,6 +116,31 @@ def job_details(job: JobView, advice: Sequence[str] = ()) -> None:
     )
 
 
+def part_table(parts: Sequence[PartView]) -> None:
+    columns = [
+        Column("PART", kind="number"),
+        Column("RUN ID", kind="id"),
+        Column("STATUS", kind="status"),
+        Column("EXECUTOR"),
+        Column("TRY", 110, "number"),
+        Column("STARTED", 120, "time"),
+        Column("REASON", 130),
+    ]
+    rows = [
+        (
+            f"{part.index + 1}/{part.total}",
+            part.run_id,
+            part.status,
+            part.executor,
+            part.attempt or None,
+            part.started_at,
+            part.reason,
+        )
+        for part in parts
+    ]
+    draw_table(columns, rows)
+
+
 def advice_details(advice: AdviceView) -> None:
     peak = advice.memory_bytes_p95
     draw_details(
@@ -128,7 +154,9 @@ def advice_details(advice: AdviceView) -> None:
 
 
 def _placement_text(placement: Mapping[str, Any]) -> str:
-    return f"executors with {', '.join(placement['labels'])}" if placement.get("labels") else ""
+    on = {None: "", "all": "all "}.get(placement.get("on"), f"{placement.get('on')} ")
+    labels = f" with {', '.join(placement['labels'])}" if placement.get("labels") else ""
+    return f"{on}executors{labels}" if on or labels else ""
 
 
 def _pause_words(pause: PauseView) -> str:

@@ -194,6 +194,10 @@ class AsyncClient:
         """The first run of a new job, when it is final."""
         return await self._play(scripts.wait_for_job(job_id, timeout, time.monotonic))
 
+    async def run_parts(self, run_id: Identity) -> list[views.PartView]:
+        """Where its parts went, and what became of each. None of a run that goes to one executor."""
+        return (await self.send(calls.run_parts(run_id))).parts
+
     async def explain_run(self, run_id: Identity) -> views.ExplanationView:
         """Why a run waits, where it is, why it ended so: every gate on its way, in order."""
         return await self.send(calls.explain_run(run_id))

@@ -121,6 +121,7 @@ _queues = _reader(_Queues)
 _queue = _reader(views.QueueView)
 _history = _reader(views.HistoryPage)
 _advice = _reader(views.AdviceView)
+_parts = _reader(views.PartsView)
 _pauses = _reader(views.PausePage)
 _paused = _reader(views.PauseDone)
 _resumed = _reader(views.ResumeDone)
@@ -269,6 +270,10 @@ def retry_run(run_id: Identity, note: str | None, again: bool) -> Call[UUID]:
 
 def retry_runs(selection: Mapping[str, Any]) -> Call[views.RunsRetried]:
     return _sending("POST", "/runs/retry", _runs_retried, _given(selection))
+
+
+def run_parts(run_id: Identity) -> Call[views.PartsView]:
+    return Call("GET", _run_path(run_id, "/parts"), _parts)
 
 
 def explain_run(run_id: Identity) -> Call[views.ExplanationView]:

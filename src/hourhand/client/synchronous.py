@@ -187,6 +187,10 @@ class Client:
         """The first run of a new job, when it is final."""
         return self._play(scripts.wait_for_job(job_id, timeout, time.monotonic))
 
+    def run_parts(self, run_id: Identity) -> list[views.PartView]:
+        """Where its parts went, and what became of each. None of a run that goes to one executor."""
+        return self.send(calls.run_parts(run_id)).parts
+
     def explain_run(self, run_id: Identity) -> views.ExplanationView:
         """Why a run waits, where it is, why it ended so: every gate on its way, in order."""
         return self.send(calls.explain_run(run_id))

@@ -143,6 +143,27 @@ class AdviceView(msgspec.Struct, kw_only=True):
     remarks: list[RemarkView] = []
 
 
+class PartView(msgspec.Struct, kw_only=True):
+    """One part of a run that goes to several executors."""
+
+    index: int
+    total: int
+    run_id: UUID
+    status: str
+    executor: str | None = None
+    attempt: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str | None = None
+    error: str | None = None
+    result: Any = None
+
+
+class PartsView(msgspec.Struct, kw_only=True):
+    run_id: UUID
+    parts: list[PartView] = []
+
+
 class CreatedJobView(JobView, kw_only=True):
     replayed: bool = False
     """True when an earlier request with the same idempotency key had created it."""

@@ -252,7 +252,7 @@ class Attempts:
 
     def _task_of(self, running: _Running) -> Task:
         claim = running.claim
-        return Task(
+        task = Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
@@ -260,6 +260,9 @@ class Attempts:
             callback=self.callbacks.of(claim) if claim.kind == "http" and self.callbacks is not None else None,
             keep_outputs=None if self._outputs is None else running.keep_outputs,
         )  # fmt: skip
+        if claim.total is not None:
+            task.index, task.total = claim.index, claim.total
+        return task
 
     async def _run_in_time(self, work: Callable[[Task], Awaitable[Outcome]], claim: Claim, task: Task) -> Outcome:
         allowed = self._allowed(claim)

@@ -5,12 +5,13 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from hourhand.executor.attempts import Attempts, offers_of
 from hourhand.executor.callbacks import LOOK_SECONDS, Callbacks
 from hourhand.executor.capacity import Capacity
 from hourhand.executor.duty import Duty
+from hourhand.executor.fan_out import FAN_OUT, FanOut
 from hourhand.executor.journal import Journal
 from hourhand.executor.keeper import Keeper
 from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
@@ -27,6 +28,7 @@ from hourhand.ports.blobs import Blobs
 from hourhand.ports.callback_stores import CallbackStore
 from hourhand.ports.job_kind import JobKind, SlotClass
 from hourhand.ports.log_stores import LogStore
+from hourhand.ports.part_stores import PartStore
 from hourhand.ports.progress_stores import ProgressStore
 from hourhand.ports.stores import CompletionStore, LiveRunStore
 from hourhand.runtime.clock import DatabaseClock
@@ -52,6 +54,7 @@ class Stores:
     completions: CompletionStore
     progress: ProgressStore
     callbacks: CallbackStore
+    parts: PartStore
 
 
 class MakeLoop(Protocol):
@@ -84,6 +87,9 @@ class Executor:
         self.capacity = Capacity(slots, things_of(settings))
         self.recorder = Recorder(stores.records, stores.logs, clock, chance, Keeper(journal))
         outputs = Outputs(blobs, clock, settings)
+        self.fan_out = FanOut(stores.parts, clock)
+        kinds = {**kinds, FAN_OUT: cast("JobKind", self.fan_out)}
+        offers[FAN_OUT] = SlotClass.INLINE
         self.attempts = Attempts(
             kinds, offers, self.capacity, self.recorder, clock, settings.log_lines_max, settings.log_bytes_max, outputs
         )
@@ -194,5 +200,6 @@ class Executor:
 
 def _told(offers: Mapping[str, SlotClass]) -> dict[str, list[str]]:
     return {
-        room.value: sorted(need for need in offers if offers[need] is room)[:_OFFERS_TOLD_MAX] for room in SlotClass
+        room.value: sorted(need for need in offers if offers[need] is room and need != FAN_OUT)[:_OFFERS_TOLD_MAX]
+        for room in SlotClass
     }

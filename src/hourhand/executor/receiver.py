@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from hourhand.executor.capacity import Capacity, Kept
+from hourhand.executor.fan_out import LEADING, as_leading
 from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.weighing import WEIGHING_MAX, Keeping, apart
 from hourhand.executor.wishes import Sharing, by_urgency, in_turn
@@ -72,6 +73,10 @@ class Receiver:
         self._keeping = Keeping(
             timedelta(seconds=settings.resource_wait_seconds), timedelta(seconds=settings.resource_hold_seconds)
         )
+        self._with_parts = False
+        """Whether runs of any lane go to several executors."""
+        self._resting: dict[int, float] = {}
+        """Lanes of parts that had nothing for this executor, and until when they are not asked again."""
         self._weighing = False
         """Whether runs of any lane take more than a place. While none does, nothing is done about it."""
         self.lanes: dict[int, Lane] = {}
@@ -98,7 +103,9 @@ class Receiver:
             # What is demanded is asked for last: hardly a lane demands anything.
             if lane.demands is NO_DEMANDS or self._can_carry(lane)
         }
-        self._weighing = any(lane.demands is not NO_DEMANDS and lane.demands.weighs for lane in self.lanes.values())
+        demands = [lane.demands for lane in self.lanes.values() if lane.demands is not NO_DEMANDS]
+        self._weighing = any(each.weighs and not each.part for each in demands)
+        self._with_parts = any(each.fan or each.part for each in demands)
         if before != set(self.lanes):
             self._heads = {}  # the next look is at all of them
         return None
@@ -121,6 +128,8 @@ class Receiver:
         due = [head for head in heads if self._is_due(head, now)]
         rests = [self._until_next(heads, now), self.thorough.seconds_left() or self._settings.poll_seconds]
         lanes = self.lanes  # as they were at the look: others are learnt while claims are under way
+        if self._with_parts:
+            due = await self._take_parts(due, lanes)
         kept = await self._serve_oldest(due, lanes, now) if self._weighing else None
         for slot_class in SlotClass:
             of_class = [head for head in due if self._offers[lanes[head.lane_id].needs] is slot_class]
@@ -163,6 +172,28 @@ class Receiver:
         settings = self._settings
         crowded = time.monotonic() < self._crowded_until
         return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
+
+    async def _take_parts(self, due: Sequence[Head], lanes: Mapping[int, Lane]) -> list[Head]:
+        """Claims runs to lead, and parts that are for this executor, before all else: they are few. What remains."""
+        others = []
+        for head in due:
+            lane = lanes[head.lane_id]
+            if not lane.demands.fan and not lane.demands.part:
+                others.append(head)
+                continue
+            if time.monotonic() < self._resting.get(head.lane_id, 0.0):
+                continue
+            slot_class = SlotClass.INLINE if lane.demands.fan else self._offers[lane.needs]
+            demands = LEADING if lane.demands.fan else lane.demands
+            count = min(self._capacity.fitting(slot_class, demands), self._settings.claim_max)
+            if count <= 0:
+                self._capacity.want(slot_class, demands)
+                continue
+            careful = lane.careful and not demands.part
+            claimed = await self._ask(slot_class, [Wish(head, 0, count)], careful, again=False, demands=demands)
+            if not claimed.shares:  # for others, who may be long in coming
+                self._resting[head.lane_id] = time.monotonic() + self._settings.poll_seconds / 2
+        return others
 
     async def _serve_oldest(self, due: Sequence[Head], lanes: Mapping[int, Lane], now: datetime) -> Kept | None:
         """Claims the run that has waited too long for room, before all others; what to keep, if it does not fit."""
@@ -304,7 +335,7 @@ class Receiver:
         self._none_under_way.clear()
         claimed = None
         try:
-            claimed = await self._ask_store(node_id, wishes, careful)
+            claimed = await self._ask_store(node_id, wishes, careful, demands)
         finally:
             spare = places - (0 if claimed is None else len(claimed.claims))
             if demands is NO_DEMANDS:
@@ -317,6 +348,8 @@ class Receiver:
         if demands is not NO_DEMANDS:
             for claim in claimed.claims:
                 self._capacity.hold(claim.fence, claim.run_id, demands)
+            if demands.fan:
+                claimed = Claimed([as_leading(claim) for claim in claimed.claims], claimed.shares, claimed.put_aside)
         if node_id != self._executor_id():  # held for dead meanwhile: others return these runs
             self._give_back(slot_class, claimed)
             return Claimed([])
@@ -332,8 +365,11 @@ class Receiver:
         for claim in claimed.claims if claimed else ():
             self._capacity.give_back(slot_class, claim.fence)
 
-    async def _ask_store(self, node_id: int, wishes: Sequence[Wish], careful: bool) -> Claimed:
+    async def _ask_store(self, node_id: int, wishes: Sequence[Wish], careful: bool, demands: Demands) -> Claimed:
         now = self._clock.now()
+        if demands.part:
+            [wish] = wishes
+            return await self._live_runs.claim_parts(node_id, wish.head.lane_id, now, wish.limit)
         if careful:
             return await self._live_runs.claim_carefully(node_id, wishes, now)
         # Others may claim as early as anybody does, and by clocks that differ a little.

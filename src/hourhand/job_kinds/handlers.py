@@ -115,6 +115,16 @@ class Context:
         return self._task.attempt
 
     @property
+    def index(self) -> int | None:
+        """Of a run that goes to several executors: which of its parts this is, from 0 on. Else None."""
+        return self._task.index
+
+    @property
+    def total(self) -> int | None:
+        """How many such parts there are."""
+        return self._task.total
+
+    @property
     def fence_token(self) -> int:
         """Grows with every attempt of every run: whatever you write to can refuse a smaller one."""
         return self._task.fence

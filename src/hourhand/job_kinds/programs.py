@@ -405,6 +405,7 @@ class _Attempt:
             "HOURHAND_JOB_NAME": task.job_name,
             "HOURHAND_NAMESPACE": task.namespace,
             "HOURHAND_ATTEMPT": str(task.attempt),
+            **({} if task.total is None else {"HOURHAND_INDEX": str(task.index), "HOURHAND_TOTAL": str(task.total)}),
             "HOURHAND_FENCE_TOKEN": str(task.fence),
             "HOURHAND_SCHEDULED_TIME": task.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
         }

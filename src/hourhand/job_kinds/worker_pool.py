@@ -224,6 +224,8 @@ def _call_frame(task: Task, handler: str) -> bytes:
         task.scheduled_for,
         task.timeout_seconds,
         dict(task.secrets) if task.secrets else {},
+        task.index,
+        task.total,
     )
     return protocol.frame(protocol.CALL, protocol.encode(call))
 

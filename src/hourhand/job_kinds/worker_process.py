@@ -126,6 +126,8 @@ class Worker:
             scheduled_for=call.scheduled_for,
             log=self._log,
             timeout_seconds=call.timeout_seconds,
+            index=call.index,
+            total=call.total,
             stopping=self._stopping.is_set,
             secrets=call.secrets,
             progress=self._progress.tell,

@@ -49,6 +49,8 @@ class Call(msgspec.Struct, array_like=True):
     scheduled_for: datetime
     timeout_seconds: float | None
     secrets: Mapping[str, str] = {}
+    index: int | None = None
+    total: int | None = None
 
 
 class Answer(msgspec.Struct, array_like=True):

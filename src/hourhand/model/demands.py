@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hourhand.model.policy import Policy
-from hourhand.model.resources import CPU, MEMORY
+from hourhand.model.resources import CPU, MEMORY, Resources
 
 _MARK: Final = " {"
 LANES_MAX: Final = 5000
@@ -28,6 +28,11 @@ class Demands(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     slots: int = 1
     """Places of its room."""
     custom: Mapping[str, int] = {}
+    fan: bool = False
+    """Its runs go to several executors: whoever takes one makes its parts and watches over them, which takes nothing of
+    what they take."""
+    part: bool = False
+    """Its runs are such parts, each for one executor."""
 
     @property
     def counted(self) -> dict[str, float]:
@@ -38,6 +43,8 @@ class Demands(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     @property
     def weighs(self) -> bool:
         """Whether how many fit is more than a matter of places."""
+        if self.fan:
+            return False
         return self.slots > 1 or self.cpu is not None or self.memory is not None or bool(self.custom)
 
 
@@ -55,16 +62,19 @@ _decode = msgspec.json.Decoder(Demands).decode
 def demands_of(policy: Policy) -> Demands:
     if policy.placement is None and policy.resources is None:
         return NO_DEMANDS
-    labels = () if policy.placement is None else policy.placement.labels
-    takes = policy.resources
-    if takes is None:
-        return Demands(labels)
-    return Demands(labels, takes.cpu, takes.memory, takes.slots, takes.custom)
+    labels, fan = (
+        ((), False) if policy.placement is None else (policy.placement.labels, policy.placement.on is not None)
+    )
+    takes = policy.resources or Resources()
+    return Demands(labels, takes.cpu, takes.memory, takes.slots, takes.custom, fan)
 
 
 def lane_text(need: str, policy: Policy) -> str:
     """The same for the same demands, whoever writes it."""
-    demands = demands_of(policy)
+    return demands_text(need, demands_of(policy))
+
+
+def demands_text(need: str, demands: Demands) -> str:
     return need if demands == NO_DEMANDS else f"{need} {_encode(demands).decode()}"
 
 

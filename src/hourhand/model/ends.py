@@ -17,6 +17,9 @@ _AGAIN: Final = "run it again: hourhand run retry {run_id}"
 REASONS: Final[Mapping[Reason, End]] = {
     Reason.EXIT_CODE: End("the program ended with a code that is no success", _LOGS),
     Reason.SIGNAL: End("a signal killed it", _LOGS),
+    Reason.MEMORY_LIMIT: End(
+        "it needed more memory than it declares", "see what it takes: hourhand job advice {job_id}"
+    ),
     Reason.EXCEPTION: End("the handler raised an exception", _LOGS),
     Reason.HTTP_STATUS: End("the answer had a status that is no success", "ask whoever serves the address"),
     Reason.CONNECTION: End("no answer came from the address", "check that it can be reached from the executors"),
@@ -36,6 +39,7 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.REDIRECT_BLOCKED: End(
         "a server redirected it to an address that jobs may not call", "ask whoever serves the address"
     ),
+    Reason.PARTS: End("some of its parts did not succeed", "see which: hourhand run parts {run_id}"),
     Reason.TOO_MANY_REDIRECTS: End("it was redirected again and again", "call the address where that ends"),
     Reason.CALLBACK_FAILED: End("whoever did the work said that it failed", "ask whoever serves the address"),
     Reason.RESULT_TOO_LARGE: End("the result is too large to be kept", "return a reference to it instead"),

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hourhand.model.ends import end_of
-from hourhand.model.explain_executors import look_at_executors, look_at_labels, look_at_resources, look_at_slots
+from hourhand.model.explain_executors import (
+    look_at_executors,
+    look_at_labels,
+    look_at_part,
+    look_at_resources,
+    look_at_slots,
+    tell_parts,
+)
 from hourhand.model.findings import (
     Explanation,
     Finding,
@@ -199,6 +206,7 @@ _LOOKS: Final[Sequence[Callable[[Snapshot], list[Finding]]]] = (
     _look_at_queue,
     look_at_executors,
     look_at_labels,
+    look_at_part,
     look_at_resources,
     look_at_slots,
     _look_at_rates,
@@ -227,6 +235,9 @@ def _executing(s: Snapshot) -> Explanation:
             since = f" since {tell_time(s.started_at)}, for {tell_span(s.now - s.started_at)}" if s.started_at else ""
             summary = f"running on {name}{since}, attempt {s.attempt}"
     passages.append(Passage(gate, True, summary + silent))
+    if s.parts:
+        summary = tell_parts(s)
+        passages.append(Passage(GateName.PARTS, True, f"{summary}: hourhand run parts {s.run_id}"))
     return _explanation(s, summary + silent, passages)
 
 

@@ -10,6 +10,7 @@ from hourhand.model.placement import missing_labels, nearest_labels, tell_labels
 from hourhand.model.resources import SLOTS, tell_amount
 from hourhand.model.room import tell_too_large
 from hourhand.model.snapshot import Executor, Snapshot
+from hourhand.model.states import RunState
 
 _TOLD_MAX: Final = 3
 
@@ -87,6 +88,34 @@ def _label_hint(s: Snapshot, offering: Sequence[Executor]) -> str:
     alike = nearest_labels(lacking[0], (label for executor in offering for label in executor.facts.labels))
     nearest = f"; nearest: {', '.join(alike)}" if alike else ""
     return (f"; {best.name} lacks {', '.join(lacking)}" if len(lacking) < len(labels) else "") + nearest
+
+
+def look_at_part(s: Snapshot) -> list[Finding]:
+    """Of a part: the executor that it is for."""
+    if s.part is None:
+        return []
+    told = f"part {s.part.place + 1} of {s.part.total} of run {s.part.parent_id}"
+    if s.part.node is None:
+        detail = f"{told}: as many executors as its job asks for are not there"
+        advice = "start another executor that may take it"
+        return [held(GateName.PARTS, detail, "waits for a further executor: each has a part already", advice=advice)]
+    if not s.executors:
+        detail = f"{told}: {s.part.node}, which it was for, is gone; it goes to another, or ends, in a moment"
+        return [held(GateName.PARTS, detail, f"waits because {s.part.node} is gone")]
+    return [opened(GateName.PARTS, f"{told}, for {s.part.node}")]
+
+
+def tell_parts(s: Snapshot) -> str:
+    ended = [part for part in s.parts if part.state.is_final]
+    bad = [part for part in ended if part.state is not RunState.SUCCEEDED]
+    waiting = [part for part in s.parts if part.state in (RunState.QUEUED, RunState.WAITING)]
+    told = f"{len(ended)} of {len(s.parts)} parts have ended"
+    if bad:
+        told += f", {len(bad)} of them without success"
+    if waiting:
+        where = ", ".join(part.node or "a further executor" for part in waiting[:_TOLD_MAX])
+        told += f"; {len(waiting)} wait for {where}{' and others' if len(waiting) > _TOLD_MAX else ''}"
+    return told
 
 
 def look_at_resources(s: Snapshot) -> list[Finding]:

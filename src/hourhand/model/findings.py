@@ -23,6 +23,7 @@ class GateName(StrEnum):
     QUEUE = "queue"
     EXECUTOR = "executor"
     LABEL = "label"
+    PARTS = "parts"
     RESOURCE = "resource"
     SLOT = "slot"
     RATE = "rate"

@@ -7,7 +7,7 @@ with exactly that; one that asks for `zone` gets any that has it, whatever its v
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,6 +24,8 @@ class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     labels: tuple[str, ...] = ()
     """Sorted, each once: all of them must be there."""
+    on: int | Literal["all"] | None = None
+    """On so many executors, or on all of them. None: on any one."""
 
 
 def is_label(text: str) -> bool:

@@ -92,6 +92,9 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     deadline: datetime | None = None
     resources: Resources | None = None
     """What it may take of its executor; None where its job says nothing."""
+    index: int | None = None
+    """Of a part: which one, from 0 on."""
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.gates import Starts
 from hourhand.model.node_state import NodeFacts, NodeState
+from hourhand.model.parts import Part
 from hourhand.model.placement import missing_labels
 from hourhand.model.policy import Rate
 from hourhand.model.retry import RetryPolicy
@@ -93,6 +94,14 @@ class Competition:
     """Of all other namespaces with runs that wait."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartPlace:
+    parent_id: UUID
+    place: int
+    total: int
+    node: str | None
+
+
 ALONE: Final = Competition()
 
 
@@ -142,6 +151,10 @@ class Snapshot:
     """Earliest first."""
     executors: Sequence[Executor] = ()
     """Everyone who is present."""
+    parts: Sequence[Part] = ()
+    """Of a run that goes to several executors, once they are made."""
+    part: PartPlace | None = None
+    """Of such a part."""
     holders: Mapping[str, Holder] = field(default_factory=dict)
     """Runs of this namespace that hold the most of what it takes, by their ids."""
     competition: Competition = ALONE

@@ -76,6 +76,8 @@ class Cause(IntEnum):
     """One of many due times of a recurring job."""
     MANUAL = 2
     """Somebody asked for it."""
+    PART = 3
+    """One of the parts of a run that goes to several executors. Never stored: parts are known by their ids."""
 
     @property
     def word(self) -> str:
@@ -134,6 +136,8 @@ class Reason(StrEnum):
     """The job was paused when it fell due."""
     EXCLUDED = "excluded"
     """A calendar of the job leaves the due time out."""
+    PARTS = "parts"
+    """Some parts of a run that went to several executors did not succeed."""
     UNPLANNABLE = "unplannable"
     """The job could not be planned: its definition brought the scheduler to fail."""
 

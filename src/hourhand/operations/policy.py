@@ -49,6 +49,9 @@ def define_policy(request: JobRequest, payload: Mapping[str, Any], refuse: Refus
     if at_most_once and request.retry is not None and request.retry.on is not None:
         message = "a job that runs at most once cannot be retried: leave retry.on out"
         refuse(Fault("/retry/on", "conflicting-fields", message))
+    if at_most_once and request.placement is not None and request.placement.on not in (None, "any"):
+        message = "a job that runs at most once goes to one executor: leave placement.on out"
+        refuse(Fault("/placement/on", "conflicting-fields", message, beside="/at_most_once"))
     _check_overlap(request, refuse)
     return Policy(
         overlap=None if request.overlap is None else _word(Overlap, request.overlap, "/overlap", refuse),

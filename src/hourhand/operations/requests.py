@@ -40,6 +40,8 @@ class PlacementRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True,
 
     labels: list[str] | None = None
     """All of them must be there: "gpu", "zone=eu"."""
+    on: int | str | None = None
+    """"any" (one of them), "all", or how many."""
 
 
 class JobRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

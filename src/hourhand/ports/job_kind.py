@@ -80,6 +80,10 @@ class Task(msgspec.Struct):
     """Where uploaded code is, for kinds that run it. None where an executor has no way to it."""
     keep_outputs: Callable[[Path], Awaitable[None]] | None = None
     """Keeps the files in a folder as what the run has left; called once, before the folder goes."""
+    index: int | None = None
+    """Of a run that goes to several executors: which of its parts this is, from 0 on. None: it is no part."""
+    total: int | None = None
+    """How many parts there are."""
     usage: Usage | None = None
     """What the attempt took; set by kinds that know it, at the latest when `run` returns or raises."""
     callback: Callable[[float], AbstractAsyncContextManager[PendingCallback]] | None = None

@@ -5,6 +5,12 @@ from typing import Protocol
 from uuid import UUID
 
 from hourhand.model.advice import Sample
+from hourhand.model.parts import Part
+
+
+class PartsRead(Protocol):
+    async def parts_of(self, parent_id: UUID) -> Sequence[Part]:
+        """The caller may read their run."""
 
 
 class PlacingStore(Protocol):

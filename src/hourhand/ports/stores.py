@@ -225,6 +225,9 @@ class LiveRunStore(Protocol):
     async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
         """The same for lanes with gates: of the runs that are due, those that every one of their gates lets through."""
 
+    async def claim_parts(self, executor_id: int, lane_id: int, now: datetime, limit: int) -> Claimed:
+        """Of a lane of parts, those that are for this executor."""
+
     async def start_runs(self, starts: Sequence[tuple[UUID, int, datetime]]) -> None:
         """Marks (run, fence, started_at) as running."""
 

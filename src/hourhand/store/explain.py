@@ -14,10 +14,20 @@ from hourhand.model.node_state import NodeFacts, node_state, read_facts
 from hourhand.model.placement import missing_labels
 from hourhand.model.policy import Rate, policy_from_json
 from hourhand.model.retry import retry_from_json
-from hourhand.model.snapshot import AHEAD_MAX, Competition, Executor, GateFacts, Holder, Sibling, Snapshot
+from hourhand.model.snapshot import (
+    AHEAD_MAX,
+    Competition,
+    Executor,
+    GateFacts,
+    Holder,
+    PartPlace,
+    Sibling,
+    Snapshot,
+)
 from hourhand.model.states import JobState, RunState
 from hourhand.store.jsons import from_json
 from hourhand.store.names import Names
+from hourhand.store.parts import part_of
 from hourhand.store.pauses import pause_of
 
 HOLDERS_MAX: Final = 5
@@ -32,6 +42,7 @@ class Explain:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "explain.sql", database.schema)
+        self._part_queries = load_queries("hourhand.store.sql", "parts.sql", database.schema)
 
     async def snapshot_of_run(self, namespace_id: int, run_id: UUID) -> Snapshot | None:
         """All of it as of one moment; None when the namespace has no such run."""
@@ -60,7 +71,21 @@ class Explain:
         executors = {each["node_id"]: _executor(each, snapshot) for each in found}
         present = [executor for executor in executors.values() if executor.state.is_present]
         snapshot = replace(snapshot, executor=executors.get(row["executor_id"]), executors=present)
+        if snapshot.demands.fan:
+            found = await self._database.fetch_on(db, self._part_queries["parts_of"], parent_id=snapshot.run_id)
+            snapshot = replace(snapshot, parts=[part_of(each) for each in found])
+        elif snapshot.demands.part:
+            snapshot = await self._with_part(db, row, snapshot)
         return replace(snapshot, holders=await self._holders(db, snapshot)) if snapshot.demands.weighs else snapshot
+
+    async def _with_part(self, db: Connection, row: Record, snapshot: Snapshot) -> Snapshot:
+        """Of a part, only the executor that it is for counts."""
+        found = await self._database.fetch_on(db, self._part_queries["part_of_run"], run_id=snapshot.run_id)
+        if not found:
+            return snapshot
+        part = PartPlace(found[0]["parent_id"], found[0]["place"], found[0]["total"], found[0]["node"])
+        own = [executor for executor in snapshot.executors if part.node in (None, executor.name)]
+        return replace(snapshot, part=part, executors=own)
 
     async def _holders(self, db: Connection, snapshot: Snapshot) -> dict[str, Holder]:
         """What is said of them was true at the last heartbeat: those that have ended since are left out."""

@@ -7,6 +7,8 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from hourhand.database.connections import Connection, Database, Record, tried_twice
 from hourhand.database.queries import load_queries
 from hourhand.model.gates import PRIORITY_WAIT, Candidate, Gate, Starts, Verdict, admit
@@ -46,6 +48,7 @@ class LiveRuns:
         self._priority_wait = priority_wait
         self._queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
         self._run_files = RunFiles(database)
+        self._parts = load_queries("hourhand.store.sql", "parts.sql", database.schema)
         self._pausing = load_queries("hourhand.store.sql", "pauses.sql", database.schema)
         self.on_let_go: Callable[[], None] = lambda: None
         """Called when the end of a run has let others go on: somebody should look for work."""
@@ -121,6 +124,22 @@ class LiveRuns:
         shares = Counter(share_of[row["run_id"]] for row in claimed)
         return Claimed(await self._claims(claimed, careful=True), shares, len(waiting) + len(verdict.later))
 
+    async def claim_parts(self, executor_id: int, lane_id: int, now: datetime, limit: int) -> Claimed:
+        rows = await self._database.fetch(
+            self._parts["claim_parts"], executor_id=executor_id, lane_id=lane_id, now=now, limit=limit
+        )
+        claims = await self._claims([tuple(row)[:-2] for row in rows], careful=False)
+        parts = [
+            msgspec.structs.replace(
+                claim,
+                careful=policy_from_json(row["policy"]).kill_on_disconnect,
+                index=row["place"],
+                total=row["total"],
+            )
+            for claim, row in zip(claims, rows, strict=True)
+        ]
+        return Claimed(parts, Counter(row["share"] for row in rows))
+
     async def _ask_gates(
         self, db: Connection, candidates: Sequence[Candidate], places: Mapping[int, int], now: datetime
     ) -> Verdict:
@@ -179,9 +198,9 @@ class LiveRuns:
             "priority_wait": self._priority_wait,
         }
 
-    async def _claims(self, rows: Sequence[Record], careful: bool) -> list[Claim]:
+    async def _claims(self, rows: Sequence[Record] | Sequence[tuple[Any, ...]], careful: bool) -> list[Claim]:
         lanes, namespaces = self._names.known, self._names.known_namespaces
-        if any(row["namespace_id"] not in namespaces for row in rows):
+        if any(row[2] not in namespaces for row in rows):
             namespaces = await self._names.learn_namespaces()
         # By position, in the order of the statement: names cost more than the values at this rate.
         return [

@@ -64,7 +64,8 @@ class Partitions:
 
     async def _prune(self, before: datetime) -> None:
         """Small tables that go by the same retention, row by row."""
-        await self._database.fetch(self._queries["prune_run_requests"], before_id=lowest_id_at(before))
+        for name in ("prune_run_requests", "prune_run_parts"):
+            await self._database.fetch(self._queries[name], before_id=lowest_id_at(before))
         for name in ("prune_ledger_ranges", "prune_pauses", "prune_nodes", "prune_tokens"):
             await self._database.fetch(self._queries[name], before=before)
 

@@ -12,6 +12,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.ids import lowest_id_at, scheduled_run_id
 from hourhand.model.jitter import start_of
 from hourhand.model.job import Job
+from hourhand.model.parts import is_part
 from hourhand.model.policy import KeyFault, Overlap, Policy, policy_from_json
 from hourhand.model.run import Attempt, Run
 from hourhand.model.run_blobs import reference_in
@@ -244,7 +245,7 @@ class Runs:
             job_name=row["job_name"] or "",
             namespace=namespace,
             state=RunState(row["state"]),
-            cause=Cause(row["cause"]),
+            cause=Cause.PART if is_part(row["run_id"]) else Cause(row["cause"]),
             scheduled_for=row["scheduled_for"],
             ready_at=row["ready_at"] or _spread_start(row),
             started_at=row["started_at"],

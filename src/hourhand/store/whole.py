@@ -16,6 +16,7 @@ from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Partitions
+from hourhand.store.parts import Parts
 from hourhand.store.pauses import Pauses
 from hourhand.store.queues import Queues
 from hourhand.store.run_files import RunFiles
@@ -54,6 +55,7 @@ class Store:
     zones: Zones
     artifacts: Artifacts
     run_files: RunFiles
+    parts: Parts
 
 
 def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> Store:
@@ -85,4 +87,5 @@ def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> St
         Zones(database),
         Artifacts(database),
         RunFiles(database),
+        Parts(database, names),
     )

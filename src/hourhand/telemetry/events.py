@@ -25,6 +25,7 @@ class Event(Enum):
     LEADER_CHANGED = ("became leader", logging.INFO)
     LEADER_LOST = ("is leader no longer", logging.INFO)
     SHARDS_ASSIGNED = ("shards assigned", logging.INFO)
+    PARTS_CANCELLED = ("parts of runs that are over cancelled", logging.WARNING)
     RUNS_RETURNED = ("runs of lost executors returned", logging.WARNING)
     CLAIMS_LOST = ("claims without an answer given back", logging.WARNING)
     LATE_OUTCOMES = ("late outcomes refused", logging.WARNING)

@@ -8,7 +8,8 @@ from uuid import UUID
 from hourhand.model.demands import Demands
 from hourhand.model.explain import Explanation, GateName, explain
 from hourhand.model.node_state import Amount, NodeFacts, NodeState, Slots
-from hourhand.model.snapshot import Executor, Holder, Snapshot
+from hourhand.model.parts import Part
+from hourhand.model.snapshot import Executor, Holder, PartPlace, Snapshot
 from hourhand.model.states import RunState
 
 NOW = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -170,3 +171,56 @@ def test_places_that_it_takes_are_told_like_the_rest() -> None:
 def test_a_run_that_takes_nothing_has_no_such_gate() -> None:
     explanation = asking("gpu", executors=[executor("e1", "gpu")])
     assert GateName.RESOURCE not in [passage.gate for passage in explanation.gates]
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def of_part(part: PartPlace, *executors: Executor) -> Explanation:
+    snapshot = Snapshot(
+        now=NOW,
+        run_id=UUID(int=9),
+        job_id=UUID(int=2),
+        job_name="rotate",
+        namespace="team-a",
+        state=RunState.QUEUED,
+        scheduled_for=NOW,
+        ready_at=NOW,
+        queue="default",
+        needs="command",
+        demands=Demands(part=True),
+        executors=executors,
+        part=part,
+    )
+    return explain(snapshot)
+
+
+def test_a_part_says_whom_it_is_for() -> None:
+    explanation = of_part(PartPlace(UUID(int=8), 1, 3, "e1"), executor("e1", used=4))
+    assert of_gate(explanation, GateName.PARTS) == f"part 2 of 3 of run {UUID(int=8)}, for e1"
+    assert explanation.summary == "waits for a free slot: the executor that offers it is full: 4 of 4 slots"
+
+
+def test_a_part_that_has_no_executor_says_so() -> None:
+    explanation = of_part(PartPlace(UUID(int=8), 2, 3, None), executor("e1"))
+    assert explanation.summary == "waits for a further executor: each has a part already"
+
+
+def test_a_run_with_parts_tells_how_far_they_are() -> None:
+    def part(place: int, state: RunState) -> Part:
+        return Part(UUID(int=place), place, 4, place, f"e{place}", False, state)
+
+    states = (RunState.SUCCEEDED, RunState.LOST, RunState.RUNNING, RunState.QUEUED)
+    snapshot = Snapshot(
+        now=NOW,
+        run_id=UUID(int=9),
+        job_id=UUID(int=2),
+        job_name="rotate",
+        namespace="team-a",
+        state=RunState.RUNNING,
+        scheduled_for=NOW,
+        ready_at=NOW,
+        demands=Demands(fan=True),
+        parts=[part(place, state) for place, state in enumerate(states)],
+    )
+    assert explain(snapshot).summary == "2 of 4 parts have ended, 1 of them without success; 1 wait for e3"

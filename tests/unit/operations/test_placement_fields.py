@@ -76,3 +76,33 @@ def test_who_asks_for_a_label_that_nobody_has_is_warned() -> None:
     )
     assert placement_warnings(asks, [node(), node("gpu")]) == []
     assert placement_warnings(defined(), []) == [], "who asks for nothing is not warned"
+
+
+def test_on_how_many_executors_is_kept_and_told_back() -> None:
+    for said, kept in (("all", "all"), (3, 3), ("any", None), (None, None)):
+        definition = defined(placement=PlacementRequest(labels=["gpu"], on=said))
+        assert definition.policy.placement == Placement(("gpu",), kept)  # type: ignore[arg-type]
+        assert changed(definition, priority=7).policy.placement == definition.policy.placement
+    assert defined(placement=PlacementRequest(on="any")).policy == ORDINARY
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1001, "some", "3", ""])
+def test_anything_else_is_no_placement(wrong: int | str) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        defined(placement=PlacementRequest(on=wrong))
+    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [("/placement/on", "invalid-placement")]
+
+
+def test_what_runs_at_most_once_goes_to_one_executor() -> None:
+    with pytest.raises(InvalidFields) as refused:
+        defined(placement=PlacementRequest(on="all"), at_most_once=True)
+    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [("/placement/on", "conflicting-fields")]
+
+
+def test_who_asks_for_more_executors_than_there_are_is_warned() -> None:
+    asks = defined(placement=PlacementRequest(on=3))
+    [warning] = placement_warnings(asks, [node(), node()])
+    assert warning == (
+        "no-matching-executor: 2 live executors can take its parts, of 3; the others wait for further ones"
+    )
+    assert placement_warnings(defined(placement=PlacementRequest(on="all")), [node()]) == []

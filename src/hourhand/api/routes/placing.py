@@ -1,5 +1,10 @@
-"""/api/v1/jobs/{job_id}/advice: whether what a job declares fits what its runs take."""
+"""/api/v1/jobs/{job_id}/advice: whether what a job declares fits what its runs take.
 
+And /api/v1/runs/{run_id}/parts: where the parts of a run went.
+"""
+
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -27,6 +32,26 @@ class AdviceView(msgspec.Struct, kw_only=True):
     remarks: list[RemarkView]
 
 
+class PartView(msgspec.Struct, kw_only=True):
+    index: int
+    total: int
+    run_id: UUID
+    status: str
+    executor: str | None
+    """The one that it is for; null while there is none."""
+    attempt: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    reason: str | None
+    error: str | None
+    result: Any
+
+
+class PartsView(msgspec.Struct, kw_only=True):
+    run_id: UUID
+    parts: list[PartView]
+
+
 class PlacingRoutes:
     def __init__(self, placing: PlacingOperations) -> None:
         self._placing = placing
@@ -41,7 +66,36 @@ class PlacingRoutes:
                 "Whether what a job declares fits what its last runs have taken",
                 AdviceView,
             ),
+            Endpoint(
+                "GET",
+                "/api/v1/runs/{run_id}/parts",
+                self.parts,
+                "runs",
+                "Where the parts of a run went, and what became of each",
+                PartsView,
+            ),
         ]
+
+    async def parts(self, call: Call) -> Answer:
+        run_id = call.id("run_id")
+        found = await self._placing.parts(call.caller, run_id)
+        views = [
+            PartView(
+                index=part.place,
+                total=part.total,
+                run_id=part.run_id,
+                status=part.state.word,
+                executor=part.node,
+                attempt=part.attempt,
+                started_at=part.started_at,
+                ended_at=part.ended_at,
+                reason=part.reason,
+                error=part.error,
+                result=part.result,
+            )
+            for part in found
+        ]
+        return json_answer(PartsView(run_id=run_id, parts=views))
 
     async def advice(self, call: Call) -> Answer:
         job_id = call.id("job_id")

@@ -21,7 +21,7 @@ SELECT j.job_id, j.timing, j.due_at, j.created_at, j.updated_at, j.version, j.ca
 (SELECT r.run_id, r.scheduled_for, r.state, r.reason, r.error, r.started_at, r.ended_at
    FROM hourhand.runs r
   WHERE r.namespace_id = @namespace_id AND r.job_id = @job_id AND r.run_id >= @lowest AND r.run_id < @highest
-    AND r.cause IN (0, 1) AND r.scheduled_for >= @since AND r.scheduled_for <= @until
+    AND r.cause IN (0, 1) AND NOT hourhand.is_part(r.run_id) AND r.scheduled_for >= @since AND r.scheduled_for <= @until
   ORDER BY r.run_id
   LIMIT @limit)
  UNION ALL

@@ -10,6 +10,9 @@ SELECT parent.relname AS parent, child.relname AS name, pg_get_expr(child.relpar
 -- name: prune_run_requests
 DELETE FROM hourhand.run_requests WHERE run_id < @before_id;
 
+-- name: prune_run_parts
+DELETE FROM hourhand.run_parts WHERE run_id < @before_id;
+
 -- name: prune_ledger_ranges
 DELETE FROM hourhand.ledger_ranges WHERE last_due < @before;
 

@@ -184,7 +184,7 @@ WITH failing AS MATERIALIZED (
        AND j.due_at IS NULL
        AND (SELECT count(*) FILTER (WHERE f.state <> 10) = (j.policy ->> 'pause_after_failures')::int
               FROM (SELECT r.state FROM hourhand.runs r
-                     WHERE r.job_id = j.job_id AND r.state IN (10, 11, 12, 13)
+                     WHERE r.job_id = j.job_id AND r.state IN (10, 11, 12, 13) AND NOT hourhand.is_part(r.run_id)
                        AND (j.resumed_at IS NULL OR r.ended_at > j.resumed_at)
                      ORDER BY r.run_id DESC
                      LIMIT (j.policy ->> 'pause_after_failures')::int) f)

@@ -30,7 +30,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
        NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id,
        p.percent, p.message, p.at
   FROM (SELECT * FROM hourhand.live_runs x
-         WHERE x.namespace_id = @namespace_id
+         WHERE x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
            AND x.state = ANY (@states::smallint[])
            AND (@before::uuid IS NULL OR x.run_id < @before)
            AND (@since::uuid IS NULL OR x.run_id >= @since)
@@ -65,7 +65,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
-         WHERE x.namespace_id = @namespace_id
+         WHERE x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
            AND x.state = ANY (@states::smallint[])
            AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
            AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
@@ -81,7 +81,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
   FROM (SELECT * FROM hourhand.runs x
-         WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
+         WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id AND NOT hourhand.is_part(x.run_id)
            AND x.state = ANY (@states::smallint[])
            AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
            AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
@@ -114,7 +114,7 @@ SELECT run_id FROM hourhand.run_requests WHERE retry_of = @run_id ORDER BY run_i
 -- Finished runs that fit a filter and that no retry, or retry of a retry, already repeats or has repeated with success.
 SELECT x.run_id FROM hourhand.runs x
  WHERE x.namespace_id = @namespace_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
-   AND x.state = ANY (@states::smallint[])
+   AND x.state = ANY (@states::smallint[]) AND NOT hourhand.is_part(x.run_id)
    AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
    AND (@again::boolean OR NOT EXISTS (
         WITH RECURSIVE later AS (
@@ -132,7 +132,7 @@ SELECT x.run_id FROM hourhand.runs x
 -- name: pick_retries_of_job
 SELECT x.run_id FROM hourhand.runs x
  WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
-   AND x.state = ANY (@states::smallint[])
+   AND x.state = ANY (@states::smallint[]) AND NOT hourhand.is_part(x.run_id)
    AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
    AND (@again::boolean OR NOT EXISTS (
         WITH RECURSIVE later AS (
