@@ -125,7 +125,7 @@ async def test_bringing_back_a_hundred_runs_goes_by_their_ids(ground: Ground, se
         priority_wait=PRIORITY_WAIT,
         run_ids=[ground.run_id(number) for number in numbers], fences=await held_fences(ground, numbers),
         ready=[START] * 100, failed=[1] * 100, lost=[0] * 100, states=[11] * 100, started=[START] * 100,
-        ended=[START] * 100, reasons=["exit_code"] * 100, errors=[None] * 100, from_states=[2, 3],
+        ended=[START] * 100, reasons=["exit_code"] * 100, errors=[None] * 100, usages=[None] * 100, from_states=[2, 3],
     )  # fmt: skip
     assert_by_index(plan, ground, 8000, rows=100)
 
