@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hourhand.blobs.choice import blobs_for
 from hourhand.config import Config
@@ -45,22 +45,16 @@ from hourhand.scheduler.reaper import Reaper
 from hourhand.scheduler.zone_keeper import ZoneKeeper
 from hourhand.store.callbacks import Callbacks
 from hourhand.store.completions import Completions
-from hourhand.store.forecasts import Forecasts
 from hourhand.store.live_runs import LiveRuns
 from hourhand.store.log_packs import LogPacks
 from hourhand.store.logs import Logs
 from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Partitions
-from hourhand.store.placing import Placing
 from hourhand.store.progress import ProgressBoard
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
-
-if TYPE_CHECKING:
-    from hourhand.api.app import ApiOperations
-    from hourhand.job_kinds.registry import Kinds
 
 __all__ = [
     "ROLES", "Store", "make_partitions", "open_store", "prepare_database", "require_migrated", "run_role", "store_on",
@@ -359,76 +353,26 @@ class ApiNode(Node):
         from hourhand.api.app import build_app
         from hourhand.api.streaming import Streams
         from hourhand.job_kinds.registry import kinds_for_checking, python_kind
+        from hourhand.operations.access import Access
         from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
+        from hourhand.wiring_api import ApiGround, api_operations
 
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         kinds = kinds_for_checking(config.kinds)
         hearing = ExecutorFacts(self.store.nodes, python_kind(kinds).known.learn)
         hearing_loop = self.loop("executor facts", hearing.run_once, HEAR_SECONDS, essential=False)
         self.bus.subscribe(Topic.NODES, hearing_loop.wake)
-        self.streams = Streams(config.api.streams_max)
-        self.app = build_app(self._operations(kinds), config.api, self.streams)
-        self._serving: asyncio.Task[None] | None = None
-        self._stopping = False
-
-    def _operations(self, kinds: "Kinds") -> "ApiOperations":
-        """Everything that callers may ask for, on this node's stores."""
-        from hourhand.api.app import ApiOperations
-        from hourhand.operations.access import Access
-        from hourhand.operations.artifacts import ArtifactOperations
-        from hourhand.operations.backfills import BackfillOperations
-        from hourhand.operations.calendars import CalendarOperations
-        from hourhand.operations.callbacks import CallbackOperations
-        from hourhand.operations.cluster import ClusterOperations
-        from hourhand.operations.explain import ExplainOperations
-        from hourhand.operations.forecast import ForecastOperations
-        from hourhand.operations.history import HistoryOperations
-        from hourhand.operations.jobs import JobOperations
-        from hourhand.operations.log_source import LogSource
-        from hourhand.operations.logs import LogOperations
-        from hourhand.operations.moved_logs import PackReader
-        from hourhand.operations.nodes import NodeOperations
-        from hourhand.operations.pauses import PauseOperations
-        from hourhand.operations.placing import PlacingOperations
-        from hourhand.operations.previews import PreviewOperations
-        from hourhand.operations.queues import QueueOperations
-        from hourhand.operations.run_watch import RunWatch
-        from hourhand.operations.runs import RunOperations
-        from hourhand.operations.versions import VersionOperations
-
-        store = self.store
-        self.access = Access(store.tokens, store.names)
-        submitting = (store.jobs, store.submissions, store.runs, kinds, self.clock, self.ids, self.bus)
-        runs = RunOperations(store.runs, store.jobs, self.clock, self.ids, self.bus)
+        self.access = Access(self.store.tokens, self.store.names)
         bell = Bell()
         self.bus.subscribe(Topic.LOGS, bell.ring)
-        return ApiOperations(
-            jobs=JobOperations(*submitting, self.config.submit, store.calendars, store.nodes, store.pauses),
-            runs=runs,
-            cluster=ClusterOperations(
-                store.nodes, store.runs, store.timetable, self.clock, self._database_facts, self.late_loops
-            ),
-            access=self.access,
-            nodes=NodeOperations(store.nodes, self.bus),
-            queues=QueueOperations(store.queues, store.names, self.bus, store.pauses, self.clock),
-            explain=ExplainOperations(store.explain),
-            calendars=CalendarOperations(store.calendars, self.clock),
-            previews=PreviewOperations(store.calendars, self.clock),
-            history=HistoryOperations(store.ledger, self.clock),
-            pauses=PauseOperations(store.pauses, store.names, self.clock, self.bus),
-            backfills=BackfillOperations(
-                store.backfills, store.jobs, store.runs, store.calendars, self.clock, self.ids, self.bus
-            ),
-            versions=VersionOperations(store.versions, store.jobs, store.calendars, kinds, self.clock, self.bus),
-            forecast=ForecastOperations(Forecasts(self.database), store.nodes, self.clock),
-            placing=PlacingOperations(Placing(self.database), store.jobs, store.runs, store.parts),
-            watch=RunWatch(ProgressBoard(self.database)),
-            callbacks=CallbackOperations(
-                Callbacks(self.database), ProgressBoard(self.database), self.bus, self.clock.now
-            ),
-            artifacts=ArtifactOperations(store.artifacts, self.blobs, self.clock, self.ids),
-            logs=LogOperations(runs, LogSource(store.logs, PackReader(LogPacks(self.database), self.blobs)), bell),
+        ground = ApiGround(
+            config, self.store, self.database, self.clock, self.ids, self.bus, self.blobs, kinds, self.access, bell
         )
+        operations = api_operations(ground, self._database_facts, self.late_loops)
+        self.streams = Streams(config.api.streams_max)
+        self.app = build_app(operations, config.api, self.streams)
+        self._serving: asyncio.Task[None] | None = None
+        self._stopping = False
 
     async def start(self) -> None:
         refuse_taken_port(self.config.api.host, self.config.api.port)

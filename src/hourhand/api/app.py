@@ -39,6 +39,7 @@ from hourhand.api.routes.placing import PlacingRoutes
 from hourhand.api.routes.previews import PreviewRoutes
 from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.run_events import RunEventRoutes
+from hourhand.api.routes.run_files import RunFileRoutes
 from hourhand.api.routes.runs import RunRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.routes.versions import VersionRoutes
@@ -61,6 +62,7 @@ from hourhand.operations.placing import PlacingOperations
 from hourhand.operations.previews import PreviewOperations
 from hourhand.operations.queues import QueueOperations
 from hourhand.operations.requests import Caller
+from hourhand.operations.run_files import RunFileOperations
 from hourhand.operations.run_watch import RunWatch
 from hourhand.operations.runs import RunOperations
 from hourhand.operations.versions import VersionOperations
@@ -93,18 +95,19 @@ class ApiOperations:
     callbacks: CallbackOperations
     artifacts: ArtifactOperations
     logs: LogOperations
+    run_files: RunFileOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
     """The whole API as an ASGI application. Whoever stops it closes `streams` first."""
     service = _Service(Authenticator(operations.access, settings), settings)
-    streams = streams or Streams(settings.streams_max)
+    streams = Streams(settings.streams_max) if streams is None else streams  # an idle one counts as false
     return Gate(_Application(service, Router(list_endpoints(operations, settings, streams))), settings)
 
 
 def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> list[Endpoint]:
     """Every route there is."""
-    streams = streams or Streams(settings.streams_max)
+    streams = Streams(settings.streams_max) if streams is None else streams  # an idle one counts as false
     jobs, runs = operations.jobs, operations.runs
     endpoints = [
         *JobRoutes(jobs, runs, settings).endpoints(),
@@ -113,6 +116,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *RunEventRoutes(runs, operations.watch, streams).endpoints(),
         *CallbackRoutes(operations.callbacks).endpoints(),
         *LogRoutes(operations.logs, streams).endpoints(),
+        *RunFileRoutes(operations.run_files, streams).endpoints(),
         *HistoryRoutes(operations.history).endpoints(),
         *ExplainRoutes(operations.explain).endpoints(),
         *PlacingRoutes(operations.placing).endpoints(),

@@ -110,6 +110,8 @@ class Endpoint:
     public: bool = False
     """True where no token is needed."""
     description: str = ""
+    tail: bool = False
+    """True where the last parameter takes all that is left of the path, with its slashes."""
 
     @cached_property
     def known_parameters(self) -> Mapping[str, Parameter]:

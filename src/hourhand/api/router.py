@@ -1,7 +1,8 @@
 """Finds the endpoint behind a method and a path.
 
 Paths without parameters are looked up whole. The others are compared segment by segment, among those with as many; a
-path that is there as it stands goes before one with a parameter in its place.
+path that is there as it stands goes before one with a parameter in its place. Last come those whose last parameter
+takes all that is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,12 @@ class Router:
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._exact: dict[str, _Methods] = {}
         self._patterns: dict[int, dict[tuple[str, ...], _Methods]] = {}
+        self._tails: dict[tuple[str, ...], _Methods] = {}
         for endpoint in endpoints:
             segments = tuple(endpoint.path.split("/"))
-            if "{" in endpoint.path:
+            if endpoint.tail:
+                methods = self._tails.setdefault(segments, {})
+            elif "{" in endpoint.path:
                 methods = self._patterns.setdefault(len(segments), {}).setdefault(segments, {})
             else:
                 methods = self._exact.setdefault(endpoint.path, {})
@@ -49,6 +53,12 @@ class Router:
             parameters = _fit(segments, given)
             if parameters is not None:
                 return found, parameters
+        for segments, found in self._tails.items():
+            whole = len(segments) - 1
+            if len(given) > whole and "" not in given[whole:]:
+                parameters = _fit(segments, [*given[:whole], "/".join(given[whole:])])
+                if parameters is not None:
+                    return found, parameters
         raise RouteNotFound(path)
 
 

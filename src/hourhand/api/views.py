@@ -18,6 +18,7 @@ from hourhand.model.policy import ORDINARY
 from hourhand.model.progress import Progress
 from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy, retry_to_json
 from hourhand.model.run import Attempt, Run
+from hourhand.model.run_blobs import ResultReference
 from hourhand.model.schedule import At, Timing, describe
 from hourhand.model.states import JobState, RunState
 from hourhand.model.usage import Usage
@@ -124,6 +125,13 @@ class ProgressView(msgspec.Struct):
     at: datetime
 
 
+class ResultReferenceView(msgspec.Struct):
+    size: int
+    digest: str
+    """sha256:… of its JSON."""
+    href: str
+
+
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID
@@ -154,6 +162,8 @@ class RunView(msgspec.Struct, kw_only=True):
     """The same for failures of one sort."""
     progress: ProgressView | None
     """How far its attempt says it has come; null once it is finished."""
+    result_reference: ResultReferenceView | None
+    """Where the result is when it is too large to stand in `result`."""
 
 
 class LateView(msgspec.Struct):
@@ -397,7 +407,12 @@ def _run_fields(run: Run) -> dict[str, Any]:
         "backfill_id": run.backfill_id,
         "fingerprint": fingerprint(run.reason, run.error) if run.state in _FAILED else None,
         "progress": progress_view(run.progress),
+        "result_reference": None if run.result_reference is None else _reference_view(run, run.result_reference),
     }
+
+
+def _reference_view(run: Run, reference: ResultReference) -> ResultReferenceView:
+    return ResultReferenceView(reference.size, f"sha256:{reference.digest}", f"/api/v1/runs/{run.run_id}/result")
 
 
 def progress_view(progress: Progress | None) -> ProgressView | None:

@@ -32,13 +32,16 @@ OTHER_WORDS = {
     "why": "explain",
 }
 
+FILES = Lazy("hourhand.cli.run_files", "files", "List the files that a run has left.")
+DOWNLOAD = Lazy("hourhand.cli.run_files", "download", "Download files of a run, or its result.")
 EXPLAIN = Lazy("hourhand.cli.explain", "explain", "Tell why a run waits, or ended as it did.")
 
 
 PARTS = Lazy("hourhand.cli.run_parts", "parts", "List the parts of a run that goes to several executors.")
+_LAZY = {"explain": EXPLAIN, "parts": PARTS, "files": FILES, "download": DOWNLOAD}
 
 
-@click.group(cls=LazyGroup, lazy={"explain": EXPLAIN, "parts": PARTS}, other_words=OTHER_WORDS)
+@click.group(cls=LazyGroup, lazy=_LAZY, other_words=OTHER_WORDS)
 @session_options
 def run() -> None:
     """See runs, their logs and results; wait for them, cancel them, run them again."""

@@ -188,6 +188,7 @@ def run_details(run: RunDetailView) -> None:
             ("error", run.error),
             ("fingerprint", run.fingerprint),
             ("result", None if run.result is None else json.dumps(run.result, ensure_ascii=False)),
+            ("result", run.result_reference and f"{run.result_reference.size} bytes: hourhand run download --result"),
         ]
     )
     if run.attempts:

@@ -45,8 +45,8 @@ class DownloadDamaged(HourhandError):
 
     code = "download-damaged"
 
-    def __init__(self, reference: str) -> None:
-        super().__init__(f"artifact {reference} was damaged on the way: its digest is another; try again")
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was damaged on the way: its digest is another; try again")
 
 
 _artifact: Final[Callable[[bytes], ArtifactView]] = reader(ArtifactView)
@@ -114,8 +114,8 @@ def opened(given: Content) -> Iterator[BinaryIO]:
 class Receiving:
     """A file under way from the server. It has its name only when all of it is there and its digest is right."""
 
-    def __init__(self, reference: str, target: str | os.PathLike[str]) -> None:
-        self._reference = reference
+    def __init__(self, what: str, target: str | os.PathLike[str]) -> None:
+        self._what = what
         self._target = Path(target)
         self._part = self._target.with_name(f".{self._target.name}.part-{os.getpid()}")
         self._digest = hashlib.sha256()
@@ -131,7 +131,7 @@ class Receiving:
 
     def finish(self, etag: str) -> None:
         if etag.strip('"') != f"sha256:{self._digest.hexdigest()}":
-            raise DownloadDamaged(self._reference)
+            raise DownloadDamaged(self._what)
         self._file.close()
         os.replace(self._part, self._target)
 

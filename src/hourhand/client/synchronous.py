@@ -11,9 +11,10 @@ from uuid import UUID
 import httpx
 from msgspec import UNSET, UnsetType
 
-from hourhand.client import artifacts, calls, planning, scripts, views
+from hourhand.client import artifacts, calls, planning, run_files, scripts, views
 from hourhand.client.calls import Call, Identity, Moment
 from hourhand.client.connection import TIMEOUT_SECONDS, Connection
+from hourhand.client.downloading import fetch
 from hourhand.client.ears import Ear, Heard
 from hourhand.client.scripts import Give, Hear, Listen, Playing, Script, Step, Stream, Wait
 from hourhand.model.errors import HourhandError
@@ -382,25 +383,26 @@ class Client:
 
     def download_artifact(self, reference: str, target: str | PathLike[str]) -> None:
         """Writes the content into a file, which is there only when it is whole and its digest right."""
-        call = artifacts.content(reference)
-        request = self._connection.request(call, self._http)
-        try:
-            response = self._http.send(request, stream=True)
-            try:
-                if response.status_code >= 400:
-                    response.read()
-                    call.result(response)
-                with artifacts.Receiving(reference, target) as receiving:
-                    for piece in response.iter_bytes():
-                        receiving.take(piece)
-                    receiving.finish(response.headers.get("etag", ""))
-            finally:
-                response.close()
-        except httpx.HTTPError as error:
-            raise self._connection.lost(error, request) from error
+        fetch(self._connection, self._http, artifacts.content(reference), f"artifact {reference}", target)
 
     def delete_artifact(self, reference: str) -> artifacts.ArtifactView:
         return self.send(artifacts.delete(reference))
+
+    # --- what runs have left ------------------------------------------------------------------------------
+
+    def run_files(self, run_id: UUID | str, *, attempt: int | None = None) -> run_files.RunFiles:
+        """The files of the run's last attempt, or of the one with this number."""
+        return self.send(run_files.list_files(run_id, attempt))
+
+    def download_run_file(
+        self, run_id: UUID | str, name: str, target: str | PathLike[str], *, attempt: int | None = None
+    ) -> None:
+        """Writes a file of a run into a file here, which is there only when it is whole and its digest right."""
+        fetch(self._connection, self._http, run_files.file(run_id, name, attempt), f"file {name}", target)
+
+    def download_run_result(self, run_id: UUID | str, target: str | PathLike[str]) -> None:
+        """Writes the result of a run into a file, whatever its size, as JSON."""
+        fetch(self._connection, self._http, run_files.result(run_id), f"result of run {run_id}", target)
 
     # --- carrying -----------------------------------------------------------------------------------------
 

@@ -175,6 +175,14 @@ class ProgressView(msgspec.Struct, kw_only=True):
     at: datetime | None = None
 
 
+class ResultReference(msgspec.Struct, kw_only=True):
+    """Stands for a result that is too large to be shown with its run: see `download_run_result`."""
+
+    size: int = 0
+    digest: str = ""
+    href: str = ""
+
+
 class RunView(msgspec.Struct, kw_only=True):
     run_id: UUID
     job_id: UUID
@@ -200,6 +208,7 @@ class RunView(msgspec.Struct, kw_only=True):
     backfill_id: UUID | None = None
     fingerprint: str | None = None
     progress: ProgressView | None = None
+    result_reference: ResultReference | None = None
 
     @property
     def is_final(self) -> bool:

@@ -154,6 +154,7 @@ def operations(
         callbacks=not_asked,
         artifacts=not_asked,
         logs=LogOperations(runs, LogSource(logs), Bell()),
+        run_files=not_asked,
     )
 
 
