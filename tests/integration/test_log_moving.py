@@ -179,6 +179,29 @@ async def test_an_attempt_without_its_end_keeps_saying_so_when_it_has_moved(stor
     assert await site.read(run_id) == [*expected(3), (1, 4, LOST_TEXT), *expected(2, attempt=2)]
 
 
+@pytest.mark.parametrize("rows_read", [0, 4, 20])
+async def test_a_log_that_moves_while_it_is_read_is_read_to_its_end(store: Store, site: Site, rows_read: int) -> None:
+    run_id = run_at(0)
+    await write(store, run_id, 5, rows=30)
+    mover = await site.lead()
+    seen = 0
+    read_rows = store.logs.read_rows
+
+    async def moving_meanwhile(run: UUID, after: Place, limit: int) -> Any:
+        nonlocal seen
+        if seen >= rows_read:
+            await mover.run_once()
+        found = await read_rows(run, after, limit)
+        seen += len(found)
+        return found
+
+    site.source = LogSource(
+        cast("Any", SimpleNamespace(read_rows=moving_meanwhile)), PackReader(site.packs, cast("Blobs", site.blobs))
+    )
+    assert await site.read(run_id) == expected(150)
+    assert await site.count("log_chunks") == 0
+
+
 class Dying:
     """Storage whose writer dies when the blob is there."""
 

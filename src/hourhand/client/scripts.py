@@ -212,7 +212,7 @@ def follow_logs(run_id: Identity, after: str | None) -> Stream[views.LogLineView
             try:
                 ear: Ear = yield Listen(calls.log_stream(run_id, after))
                 while (heard := (yield Hear(ear))) is not None:
-                    deaf = 0
+                    deaf, rhythm.silent_seconds = 0, 0.0
                     if heard.event == "end":
                         return
                     if heard.event == "lines":

@@ -1,6 +1,7 @@
 """Reads the lines of a run from wherever they are: from the database, or from a pack that they have moved to."""
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -16,8 +17,8 @@ class MovedLogs(Protocol):
     """Logs that have left the database."""
 
     def rows(self, run_id: UUID, after: Place) -> AsyncGenerator[LogRow, None]:
-        """Rows in order, from the one on that holds the line behind the place. None when nothing of the run has moved.
-        Raises `LogMissing` when it should be there and is not."""
+        """Rows in order, from the one on that holds the line behind the place. Nothing when nothing of the run has
+        moved. Raises `BlobsUnavailable` when it should be there and cannot be read."""
 
 
 class LogSource:
@@ -27,27 +28,31 @@ class LogSource:
 
     async def rows(self, run_id: UUID, after: Place, is_final: bool) -> AsyncGenerator[LogRow, None]:
         """Every row from the one on that holds the line behind the place. Only final runs can have moved."""
-        if is_final and self._moved is not None:
-            async for row in self._moved.rows(run_id, after):
-                yield row
-                after = max(after, row.end)
+        moved = self._moved if is_final else None
+        async for row in _moved_rows(moved, run_id, after):
+            yield row
+            after, moved = max(after, row.end), None
         count = ROWS_FIRST
         while True:
             rows = await self._logs.read_rows(run_id, after, count)
             for row in rows:
                 yield row
+                after = max(after, row.end)
             if len(rows) < count:
-                return
-            after, count = max(after, rows[-1].end), min(count * 4, ROWS_MAX)
+                break
+            count = min(count * 4, ROWS_MAX)
+        # It may have moved just between the two looks, or between two pages: then the rest is there now.
+        async for row in _moved_rows(moved, run_id, after):
+            yield row
 
     async def search(
         self, run_id: UUID, after: Place, text: str, ignore_case: bool, is_final: bool
     ) -> AsyncGenerator[LogRow | Place, None]:
         """The same rows; of one that cannot hold the text only the place behind it."""
-        if is_final and self._moved is not None:
-            async for row in self._moved.rows(run_id, after):
-                yield row
-                after = max(after, row.end)
+        moved = self._moved if is_final else None
+        async for row in _moved_rows(moved, run_id, after):
+            yield row
+            after, moved = max(after, row.end), None
         # What the database calls the lower case of a letter outside ASCII depends on its locale.
         by_database = text.isascii() or not ignore_case
         while True:
@@ -58,11 +63,19 @@ class LogSource:
                 found = await self._logs.read_rows(run_id, after, ROWS_MAX)
             for each in found:
                 yield each
+                after = max(after, each.end if isinstance(each, LogRow) else each)
             if len(found) < ROWS_MAX:
-                return
-            last = found[-1]
-            after = max(after, last.end if isinstance(last, LogRow) else last)
+                break
+        async for row in _moved_rows(moved, run_id, after):
+            yield row
 
     async def ends(self, run_id: UUID) -> dict[int, LogEnd]:
         """Where the log of each attempt ends that is in the database. What has moved says so by itself."""
         return await self._logs.log_ends(run_id)
+
+
+async def _moved_rows(moved: MovedLogs | None, run_id: UUID, after: Place) -> AsyncGenerator[LogRow, None]:
+    if moved is not None:
+        async with aclosing(moved.rows(run_id, after)) as rows:
+            async for row in rows:
+                yield row

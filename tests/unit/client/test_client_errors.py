@@ -191,7 +191,7 @@ def lines_event(number: int) -> Heard:
 def test_following_goes_on_behind_the_last_line_when_a_stream_breaks_off_or_ends() -> None:
     nothing_new = LogPage(lines=[], next="1:2")
     told = [
-        lines_event(1), lines_event(2), ServerUnreachable("cut"), nothing_new,
+        lines_event(1), lines_event(2), ServerUnreachable("cut"), ServerUnreachable("away"), nothing_new,
         lines_event(3), None, LogPage(lines=[LogLineView(text="line 4", number=4)], next="1:4"),
         lines_event(5), Heard("end", "1:5", "{}"),
     ]  # fmt: skip
