@@ -13,14 +13,13 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from hourhand.model.callback import outcome_said, token_digest
+from hourhand.model.callback import CALLBACK_TOKEN_PREFIX, outcome_said, token_digest
 from hourhand.model.outcome import Outcome, TimedOut
 from hourhand.model.run import Claim
 from hourhand.ports.callback_stores import CallbackStore
 from hourhand.ports.job_kind import PendingCallback
 
 LOOK_SECONDS: Final = 2.0
-TOKEN_PREFIX: Final = "hhc_"  # noqa: S105 - what tokens begin with
 _BATCH_MAX: Final = 1000
 _Key = tuple[UUID, int]
 
@@ -48,7 +47,7 @@ class Callbacks:
     @asynccontextmanager
     async def _open(self, claim: Claim, seconds: float) -> AsyncIterator[PendingCallback]:
         key = (claim.run_id, claim.fence)
-        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        token = CALLBACK_TOKEN_PREFIX + secrets.token_urlsafe(32)
         await self._store.open_callback(*key, token_digest(token), seconds)
         loop = asyncio.get_running_loop()
         future = self._waiting[key] = loop.create_future()

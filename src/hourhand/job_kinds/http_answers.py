@@ -1,6 +1,8 @@
 """What the answer to an HTTP call says about the attempt."""
 
 import asyncio
+import codecs
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,6 +21,9 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _WORTH_RETRYING: Final = frozenset({408, 425, 429})
 _RETRY_AFTER_SECONDS_MAX: Final = 86_400.0
 _READ_BYTES: Final = 16 * 1024
+_TEXT_ENCODINGS: Final = re.compile(
+    r"utf-8|ascii|utf-(16|32)(-[bl]e)?|iso8859-\d+|cp\d+|koi8-[rtu]|gb2312|gbk|gb18030|big5|shift_jis|euc_(jp|kr)|mac-\w+"
+)
 
 
 async def outcome_of_answer(
@@ -65,11 +70,16 @@ async def _read_body(response: aiohttp.ClientResponse, bytes_max: int, seconds_m
 
 
 def _as_text(data: bytes, charset: str | None) -> str:
-    try:
-        text = data.decode(charset or "utf-8", "replace")
-    except (LookupError, ValueError):  # the server names an encoding that does not exist, or is none for text
-        text = data.decode("utf-8", "replace")
+    text = data.decode(charset if charset is not None and _is_for_text(charset) else "utf-8", "replace")
     return text.replace("\x00", "\N{SYMBOL FOR NULL}")
+
+
+def _is_for_text(charset: str) -> bool:
+    """Whether it is an encoding that texts come in. Python knows others too, some of which take long to read."""
+    try:
+        return _TEXT_ENCODINGS.fullmatch(codecs.lookup(charset).name) is not None
+    except (LookupError, ValueError):
+        return False
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:
@@ -81,7 +91,7 @@ def retry_after(value: str | None, now: datetime) -> float | None:
     else:
         try:
             moment = parsedate_to_datetime(value)
-        except ValueError:
+            seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
+        except (ValueError, OverflowError, TypeError, IndexError):
             return None
-        seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
     return min(max(seconds, 0.0), _RETRY_AFTER_SECONDS_MAX)

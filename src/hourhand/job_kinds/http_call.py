@@ -81,7 +81,8 @@ class HttpCaller:
         except TooManyRedirects:
             return Failed(Reason.TOO_MANY_REDIRECTS, f"more than {REDIRECTS_MAX} redirects", retryable=False)
         except TokenRefused as error:
-            return Failed(Reason.HTTP_STATUS, clipped(str(error)), retryable=error.retryable)
+            reason = Reason.CONNECTION if error.status is None else Reason.HTTP_STATUS
+            return Failed(reason, clipped(str(error)), retryable=error.retryable)
         except (BadSecret, BadCertificate) as error:
             return Failed(Reason.BAD_ARGUMENTS, clipped(str(error)), retryable=False)
         except DatabaseUnavailable as error:  # where callbacks are kept

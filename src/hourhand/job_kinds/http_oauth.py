@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
+import aiohttp
 import msgspec
 from yarl import URL
 
@@ -22,6 +23,7 @@ TOKENS_MAX: Final = 1000
 """Tokens kept at once; those used least recently go first."""
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _LIFE_SECONDS_DEFAULT: Final = 300.0
+_REFUSED_SECONDS: Final = 1.0
 _EARLY_SECONDS: Final = 30.0
 """So long before its end a token is not used any more: the call takes time too."""
 
@@ -30,7 +32,10 @@ class TokenRefused(Exception):
     """The token's server gave none. The message names neither secret nor token."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
+        """Without a status its server could not be reached."""
         super().__init__(f"no access token: {message}")
+        self.message = message
+        self.status = status
         self.retryable = status is None or status >= 500 or status in (408, 425, 429)
 
 
@@ -39,6 +44,8 @@ class _Kept:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     token: str | None = None
     good_until: float = 0.0
+    refused: TokenRefused | None = None
+    refused_until: float = 0.0
 
 
 class Tokens:
@@ -54,10 +61,25 @@ class Tokens:
         async with kept.lock:  # one asks, the others wait for what it is given
             now = asyncio.get_running_loop().time()
             if kept.token is None or kept.token == spent or now >= kept.good_until:
+                if kept.refused is not None and now < kept.refused_until:
+                    raise TokenRefused(kept.refused.message, kept.refused.status)
                 kept.token = None
-                kept.token, life = await self._ask(oauth, road, tls, idle)
+                kept.token, life = await self._try(kept, oauth, road, tls, idle)
                 kept.good_until = now + max(life - _EARLY_SECONDS, life / 2)
             return kept.token
+
+    async def _try(self, kept: _Kept, oauth: Mapping[str, Any], road: Road, tls: Tls, idle: float) -> tuple[str, float]:
+        """A refusal is good for a moment, for all who wait: a server that is down is not asked once for each."""
+        try:
+            return await self._ask(oauth, road, tls, idle)
+        except TokenRefused as refused:
+            kept.refused = refused
+            raise
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            kept.refused = TokenRefused(f"its server cannot be reached ({type(error).__name__}: {error})")
+            raise kept.refused from None
+        finally:
+            kept.refused_until = asyncio.get_running_loop().time() + _REFUSED_SECONDS
 
     def _entry(self, namespace: str, oauth: Mapping[str, Any]) -> _Kept:
         said = (namespace, *(oauth.get(field) for field in ("token_url", "client_id", "client_secret", "scope")))

@@ -11,6 +11,7 @@ SUCCEEDED: Final = "succeeded"
 FAILED: Final = "failed"
 RUNNING: Final = "running"
 """Says nothing but how far it has come."""
+CALLBACK_TOKEN_PREFIX: Final = "hhc_"  # noqa: S105 - what tokens begin with
 STATUSES: Final = (SUCCEEDED, FAILED, RUNNING)
 
 

@@ -133,3 +133,16 @@ async def test_the_token_server_passes_the_same_checks(login, make_task):
     assert outcome.reason is Reason.TARGET_BLOCKED
     await kind.close()
     assert login.given == 0
+
+
+async def test_a_token_server_that_is_down_is_not_asked_once_for_each_who_waits(call, login):
+    login.status, login.answer = 503, {"access_token": None}
+    outcomes = await asyncio.gather(*(call() for _ in range(50)))
+    assert {outcome.error for outcome in outcomes} == {"no access token: its server answered 503"}
+    assert login.given == 1
+
+
+async def test_a_token_server_that_is_not_there_is_a_connection_failure(call, login):
+    outcome = await call(token_url="http://127.0.0.1:1/token")
+    assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
+    assert outcome.error.startswith("no access token: its server cannot be reached")

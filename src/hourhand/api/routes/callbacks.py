@@ -1,5 +1,6 @@
 """/api/v1/runs/{run_id}/callback: where work that an HTTP job began says how it ended."""
 
+import re
 from typing import Final
 from uuid import UUID
 
@@ -9,9 +10,12 @@ from hourhand.api.answers import Answer, json_answer
 from hourhand.api.decoding import read_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.faults import all_faults
+from hourhand.model.callback import CALLBACK_TOKEN_PREFIX
 from hourhand.model.errors import Unauthenticated
 from hourhand.operations.callbacks import RESULT_BYTES_MAX, CallbackOperations, CallbackRequest, faults_of_callback
 
+_TOKEN: Final = re.compile(rf"{CALLBACK_TOKEN_PREFIX}[\w-]{{20,100}}", re.ASCII)
+"""Anything else is none, which can be said without asking the database."""
 _DESCRIPTION: Final = (
     "Needs the token that came with the call, as `Authorization: Bearer`; no other token will do. The same said twice "
     "changes nothing."
@@ -47,7 +51,7 @@ class CallbackRoutes:
     async def callback(self, call: Call) -> Answer:
         run_id = call.id("run_id")
         scheme, _, token = (call.header(b"authorization") or "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        if scheme.lower() != "bearer" or not _TOKEN.fullmatch(token.strip()):
             raise Unauthenticated("a callback needs its token: send 'Authorization: Bearer <token>'")
         request, form = read_body(call.body, CallbackRequest)
         if form:
