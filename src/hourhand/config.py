@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hourhand.executor.settings import ExecutorSettings
     from hourhand.job_kinds.registry import KindSettings
     from hourhand.operations.jobs import SubmitSettings
+    from hourhand.runtime.keyring import SecretSettings
     from hourhand.scheduler.settings import KeptLogSettings, SchedulerSettings
 
 
@@ -72,6 +73,7 @@ class Config:
     executor: "ExecutorSettings"
     kinds: "KindSettings"
     blobs: "BlobSettings" = field(repr=False)
+    secrets: "SecretSettings"
     submit: "SubmitSettings"
     logs: "KeptLogSettings"
     log: LogSettings
@@ -130,6 +132,7 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "scheduler.keep_runs_days": (1, 36_500),
     "logs.keep_days": (1, 36_500),
     "logs.database_days": (0, 36_500),
+    "scheduler.keep_audit_days": (1, 36_500),
 }
 
 
@@ -298,6 +301,7 @@ def section_classes() -> dict[str, Any]:
     from hourhand.database.embedded_settings import EmbeddedSettings
     from hourhand.executor.settings import ExecutorSettings
     from hourhand.job_kinds.registry import KindSettings
+    from hourhand.runtime.keyring import SecretSettings
     from hourhand.scheduler.settings import KeptLogSettings, SchedulerSettings
 
     return {
@@ -310,6 +314,7 @@ def section_classes() -> dict[str, Any]:
         "kinds": KindSettings,
         "blobs": BlobSettings,
         "logs": KeptLogSettings,
+        "secrets": SecretSettings,
         "log": LogSettings,
     }
 

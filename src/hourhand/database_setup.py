@@ -9,6 +9,8 @@ from hourhand.database.connections import Database
 from hourhand.database.deadlines import long_running
 from hourhand.database.migrate import applied, migrate, migrations, refuse_mismatch
 from hourhand.model.errors import DatabaseUnsuitable
+from hourhand.operations.secret_keys import refuse_without_keys
+from hourhand.runtime.keyring import keyring_of
 from hourhand.store.partitions import Cut
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
@@ -42,8 +44,9 @@ async def make_partitions(config: Config, store: Store) -> None:
     await store.partitions.maintain(partition_cuts(config), now)
 
 
-async def require_migrated(config: Config) -> None:
-    """A role that does not migrate by itself refuses a database that is not ready for it."""
+async def require_migrated(config: Config, role: str = "") -> None:
+    """A role that does not migrate by itself refuses a database that is not ready for it, and one with secrets that it
+    would have to open and cannot."""
     async with open_store(config, "check") as store:
         await store.database.check()
         known, done = migrations(config.database.schema), await applied(store.database)
@@ -52,6 +55,8 @@ async def require_migrated(config: Config) -> None:
             raise DatabaseUnsuitable(
                 f"the database has {len(done)} of {len(known)} migrations: run `hourhand db migrate` first"
             )
+        if role in ("api", "executor"):
+            await refuse_without_keys(store.secrets, keyring_of(config))
 
 
 def partition_cuts(config: Config) -> list[Cut]:

@@ -19,6 +19,7 @@ from hourhand.database.deadlines import for_heartbeats, for_loops, long_running
 from hourhand.database_setup import make_partitions, open_store, partition_cuts, prepare_database, require_migrated
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
+from hourhand.executor.secrets import AttemptSecrets
 from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
@@ -27,6 +28,7 @@ from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.garbage import search_seldom
 from hourhand.runtime.heartbeat import Heartbeat
 from hourhand.runtime.ids import IdSource
+from hourhand.runtime.keyring import keyring_of
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
 from hourhand.runtime.sockets import refuse_taken_port
@@ -213,7 +215,8 @@ class SchedulerNode(Node):
         # Dropping a day of history may take longer than anything that others wait for.
         self.pruning = Database(long_running(config.database), "scheduler pruner")
         sweeps = (ProgressBoard(self.pruning).sweep, Callbacks(self.pruning).sweep)
-        pruner = Pruner(Partitions(self.pruning), partition_cuts(config), self.leadership, self.clock, sweeps)
+        tables = Partitions(self.pruning, settings.keep_audit_days)
+        pruner = Pruner(tables, partition_cuts(config), self.leadership, self.clock, sweeps)
         looking = self.loop("lookout", lookout.run_once, settings.tick_seconds)
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
         leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
@@ -310,6 +313,8 @@ class ExecutorNode(Node):
             self.blobs,
             config.api.public_url or f"http://{config.api.host}:{config.api.port}",
         )
+        asked = (self.store.secrets, keyring_of(config), lambda: self.membership.node_id)
+        self.executor.attempts.secrets = AttemptSecrets(*asked)
         self.executor.make_loops(self.loop)
         self.executor.fan_out.wake_all = lambda: self.bus.publish(Topic.READY)
         self.bus.subscribe(Topic.READY, self.executor.receiving.wake)

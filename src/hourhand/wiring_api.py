@@ -28,12 +28,14 @@ from hourhand.operations.queues import QueueOperations
 from hourhand.operations.run_files import RunFileOperations
 from hourhand.operations.run_watch import RunWatch
 from hourhand.operations.runs import RunOperations
+from hourhand.operations.secrets import SecretOperations
 from hourhand.operations.versions import VersionOperations
 from hourhand.ports.blobs import Blobs
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.bell import Bell
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.ids import IdSource
+from hourhand.runtime.keyring import keyring_of
 from hourhand.store.callbacks import Callbacks
 from hourhand.store.forecasts import Forecasts
 from hourhand.store.log_packs import LogPacks
@@ -65,7 +67,9 @@ def api_operations(
     submitting = (store.jobs, store.submissions, store.runs, ground.kinds, ground.clock, ground.ids, ground.bus)
     runs = RunOperations(store.runs, store.jobs, ground.clock, ground.ids, ground.bus)
     return ApiOperations(
-        jobs=JobOperations(*submitting, ground.config.submit, store.calendars, store.nodes, store.pauses),
+        jobs=JobOperations(
+            *submitting, ground.config.submit, store.calendars, store.nodes, store.pauses, store.secrets
+        ),
         runs=runs,
         cluster=ClusterOperations(store.nodes, store.runs, store.timetable, ground.clock, database_facts, late_loops),
         access=ground.access,
@@ -79,7 +83,9 @@ def api_operations(
         backfills=BackfillOperations(
             store.backfills, store.jobs, store.runs, store.calendars, ground.clock, ground.ids, ground.bus
         ),
-        versions=VersionOperations(store.versions, store.jobs, store.calendars, ground.kinds, ground.clock, ground.bus),
+        versions=VersionOperations(
+            store.versions, store.jobs, store.calendars, ground.kinds, ground.clock, ground.bus, store.secrets
+        ),
         forecast=ForecastOperations(Forecasts(ground.database), store.nodes, ground.clock),
         placing=PlacingOperations(Placing(ground.database), store.jobs, store.runs, store.parts),
         watch=RunWatch(ProgressBoard(ground.database)),
@@ -91,4 +97,5 @@ def api_operations(
             runs, LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)), ground.bell
         ),
         run_files=RunFileOperations(runs, store.run_files, ground.blobs),
+        secrets=SecretOperations(store.secrets, keyring_of(ground.config), store.audit),
     )

@@ -372,7 +372,9 @@ async def test_a_commit_that_is_still_under_way_is_waited_for_before_it_is_judge
     completions = Completions(store.database, store.live_runs)
     opened = await completions.begin()
     running = type(
-        "Running", (), {"claim": one, "started_at": None, "recorded": False, "files": (), "output_fault": None}
+        "Running",
+        (),
+        {"claim": one, "started_at": None, "recorded": False, "files": (), "output_fault": None, "masker": None},
     )()
     finish = await ground.transactions.finish_of(running, None)
     assert await opened._finish(finish)

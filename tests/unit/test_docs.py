@@ -34,7 +34,7 @@ from hourhand.job_kinds import (
     interpreters,
     script_payload,
 )
-from hourhand.job_kinds.handlers import HANDLER_FIELD
+from hourhand.job_kinds.handlers import HANDLER_FIELD, SECRETS_FIELD
 from hourhand.model import errors, states
 from hourhand.model.advice import AdviceCode
 from hourhand.model.cron import MACROS
@@ -49,6 +49,7 @@ from hourhand.operations.calendars import CalendarRequest
 from hourhand.operations.callbacks import CallbackRequest
 from hourhand.operations.cluster_requests import NodeDetail, QueueStatus
 from hourhand.operations.requests import CatchUpRequest, JobRequest, PlacementRequest, RetryRequest
+from hourhand.operations.secrets import GrantRequest, SecretRequest
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = sorted((ROOT / "docs").rglob("*.md"))
@@ -102,7 +103,7 @@ def first_words(page: Path, title: str) -> list[str]:
         ("fields of CatchUpRequest", [*CatchUpRequest.__struct_fields__]),
         ("fields of CalendarRequest", [*CalendarRequest.__struct_fields__]),
         ("template words", [f"{{{{{word}}}}}" for word in TEMPLATE_WORDS]),
-        ("payload of python", [HANDLER_FIELD, "secrets"]),
+        ("payload of python", [HANDLER_FIELD, SECRETS_FIELD]),
         ("payload of command", [*command_payload.FIELDS]),
         ("payload of http", [*http_payload.FIELDS]),
     ],
@@ -135,6 +136,11 @@ def test_the_page_of_scripts_has_the_usual_languages_and_suffixes() -> None:
 )
 def test_the_page_of_http_jobs_names_exactly_what_the_code_knows(title: str, known: tuple[str, ...]) -> None:
     assert first_words(HTTP_JOBS, title) == list(known)
+
+
+@pytest.mark.parametrize("shape", [SecretRequest, GrantRequest])
+def test_the_page_of_secrets_names_exactly_the_fields_of_its_bodies(shape: Any) -> None:
+    assert first_words(REFERENCE / "secrets.md", f"fields of {shape.__name__}") == [*shape.__struct_fields__]
 
 
 def test_the_page_of_jobs_says_which_states_are_final() -> None:

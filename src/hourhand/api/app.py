@@ -41,6 +41,7 @@ from hourhand.api.routes.queues import QueueRoutes
 from hourhand.api.routes.run_events import RunEventRoutes
 from hourhand.api.routes.run_files import RunFileRoutes
 from hourhand.api.routes.runs import RunRoutes
+from hourhand.api.routes.secrets import SecretRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
@@ -65,6 +66,7 @@ from hourhand.operations.requests import Caller
 from hourhand.operations.run_files import RunFileOperations
 from hourhand.operations.run_watch import RunWatch
 from hourhand.operations.runs import RunOperations
+from hourhand.operations.secrets import SecretOperations
 from hourhand.operations.versions import VersionOperations
 
 __all__ = ["ApiOperations", "ApiSettings", "build_app", "list_endpoints"]
@@ -96,6 +98,7 @@ class ApiOperations:
     artifacts: ArtifactOperations
     logs: LogOperations
     run_files: RunFileOperations
+    secrets: SecretOperations
 
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
@@ -126,6 +129,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *BackfillRoutes(operations.backfills).endpoints(),
         *ForecastRoutes(operations.forecast).endpoints(),
         *ArtifactRoutes(operations.artifacts, settings).endpoints(),
+        *SecretRoutes(operations.secrets).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
         *ClusterRoutes(operations.cluster).endpoints(),

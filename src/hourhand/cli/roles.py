@@ -92,7 +92,7 @@ def _serve(role: str, config: Any, ready_fd: int | None) -> None:
             os.close(ready_fd)
 
     async def main() -> None:
-        await require_migrated(config)
+        await require_migrated(config, role)
         await run_role(config, role, ready)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

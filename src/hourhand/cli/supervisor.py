@@ -56,6 +56,7 @@ class Supervisor:
                 self._config = replace(self._config, database=replace(self._config.database, url=url))
             await prepare_database(self._config)
             token_file = await keep_token(self._config)
+            await keep_key(self._config)
             await self._start_children()
             if not self._stopping.is_set():
                 await self._welcome(token_file)
@@ -273,6 +274,21 @@ async def keep_token(config: "Config") -> Path:
     with os.fdopen(descriptor, "w") as file:
         file.write(token + "\n")
     return path
+
+
+async def keep_key(config: "Config") -> None:
+    """The key that secrets are sealed by: made at the first start. Never made anew where it was lost: secrets that
+    nobody can open are a reason to stop and look for it."""
+    from hourhand.operations.secret_keys import refuse_without_keys
+    from hourhand.runtime.keyring import keyring_of, make_key_file
+    from hourhand.wiring import open_store
+
+    keyring = keyring_of(config)
+    async with open_store(config, "keys") as store:
+        if not keyring.path.exists() and not await store.secrets.key_ids():
+            with contextlib.suppress(FileExistsError):
+                make_key_file(keyring.path)
+        await refuse_without_keys(store.secrets, keyring)
 
 
 async def running_database_url(config: "Config") -> str:

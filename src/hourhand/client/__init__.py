@@ -13,6 +13,7 @@ output; the two clients only carry it.
 from hourhand.client.asynchronous import AsyncClient
 from hourhand.client.planning import BackfillView, DiffView, ForecastView
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
+from hourhand.client.secrets import AuditView, SecretView
 from hourhand.client.synchronous import Client
 from hourhand.client.views import (
     AdviceView,
@@ -57,6 +58,7 @@ __all__ = [
     "ApiProblem",
     "AsyncClient",
     "AttemptView",
+    "AuditView",
     "BackfillView",
     "ChangeView",
     "Client",
@@ -88,6 +90,7 @@ __all__ = [
     "RunView",
     "RunsCancelled",
     "RunsRetried",
+    "SecretView",
     "ShardOwnerView",
     "ShardView",
     "ShardsView",

@@ -18,12 +18,13 @@ from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.downloading import fetch_async
 from hourhand.client.ears import Ear, Heard
 from hourhand.client.scripts import Give, Hear, Listen, Playing, Script, Step, Stream, Wait
+from hourhand.client.secrets import AsyncSecretMethods
 from hourhand.model.errors import HourhandError
 
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncSecretMethods):
     """A connection to one Hourhand. Close it, or use it in an `async with` block."""
 
     def __init__(

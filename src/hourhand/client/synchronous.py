@@ -17,12 +17,13 @@ from hourhand.client.connection import TIMEOUT_SECONDS, Connection
 from hourhand.client.downloading import fetch
 from hourhand.client.ears import Ear, Heard
 from hourhand.client.scripts import Give, Hear, Listen, Playing, Script, Step, Stream, Wait
+from hourhand.client.secrets import SecretMethods
 from hourhand.model.errors import HourhandError
 
 T = TypeVar("T")
 
 
-class Client:
+class Client(SecretMethods):
     """A connection to one Hourhand. Close it, or use it in a `with` block."""
 
     def __init__(

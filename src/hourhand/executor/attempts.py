@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -16,7 +17,9 @@ from hourhand.executor.logs import LogBuffer
 from hourhand.executor.outputs import Outputs, wants_blob
 from hourhand.executor.progress import ProgressKeeper
 from hourhand.executor.recorder import Recorder
+from hourhand.executor.secrets import AttemptSecrets, Given, without_secrets
 from hourhand.executor.transactions import Transactions
+from hourhand.model.masking import LineMask, Masker
 from hourhand.model.outcome import NOTHING_SAID, Failed, Interrupted, Outcome, Succeeded, TimedOut
 from hourhand.model.run import Claim
 from hourhand.model.run_blobs import RunFile
@@ -49,6 +52,9 @@ class _Running(msgspec.Struct, eq=False):
     """What it has left, kept and not recorded yet."""
     output_fault: str | None = None
     """Why something of that could not be kept."""
+    masker: Masker | None = None
+    """Takes the values of its secrets out of what it says. None: it has none."""
+    line_mask: LineMask | None = None
     recorded: bool = False
     """The attempt has written its own end; whatever comes of it afterwards changes nothing."""
     told: bool = False
@@ -65,12 +71,15 @@ class _Running(msgspec.Struct, eq=False):
         """Takes lines of its log. What it answers is to be waited for before more is read."""
         if self.log is None:
             self.log = self.open_log(self.claim)
+            self.log.mask = self.line_mask
         return self.log.many(stream, texts)
 
     def progress(self, percent: float | None, message: str) -> None:
         """Takes what it says of how far it has come."""
         if self.keeper is not None and self.outcome_when_stopped is None:
             self.told = True
+            if self.masker is not None:
+                message = self.masker.cut_text(message)
             self.keeper.told(self.claim, percent, message)
 
     async def keep_outputs(self, folder: Path) -> None:
@@ -110,6 +119,8 @@ class Attempts:
         """For attempts that say how far they have come."""
         self.callbacks: Callbacks | None = None
         """For attempts that others end."""
+        self.secrets: AttemptSecrets | None = None
+        """For attempts whose jobs refer to secrets."""
 
     def start(self, *claims: Claim) -> None:
         """Starts attempts at their time: at once, or by a timer when they are a little ahead."""
@@ -218,6 +229,8 @@ class Attempts:
         task = self._task_of(running)
         try:
             work = self._kinds[claim.kind].run
+            if claim.secrets:
+                work = partial(self._with_secrets, running, work)
             if claim.timeout_seconds is None and claim.deadline is None:
                 outcome = await work(task)
             else:
@@ -227,7 +240,7 @@ class Attempts:
         except asyncio.CancelledError:
             outcome = running.outcome_when_stopped or Interrupted()
         except Exception as fault:  # a job kind must not raise; if one does, the run says so and the executor lives on
-            outcome = Failed(Reason.EXCEPTION, f"the kind {claim.kind!r} broke: {type(fault).__name__}: {fault}")
+            outcome = _broken(claim, fault)
         if running.outcome_when_stopped is not None:
             outcome = running.outcome_when_stopped
         elif running.output_fault is not None and isinstance(outcome, Succeeded):
@@ -243,6 +256,19 @@ class Attempts:
                 return Failed(Reason.RESULT_TOO_LARGE, "this executor has no blobs to keep the result in")
             return await self._outputs.keep_result(running, outcome)
         return outcome
+
+    async def _with_secrets(self, running: _Running, work: Callable[[Task], Awaitable[Outcome]], task: Task) -> Outcome:
+        """The work, once the values that it refers to are here; and what it says, without them."""
+        assert self.secrets is not None, "an executor has a way to secrets"
+        given = await self.secrets.of(running.claim)
+        if not isinstance(given, Given):
+            return given
+        running.masker, running.line_mask, task.secrets = given.masker, given.line_mask(), given.values
+        try:
+            outcome = await work(task)
+        except Exception as fault:
+            outcome = _broken(running.claim, fault)
+        return await without_secrets(outcome, given.masker)
 
     def _open_log(self, claim: Claim) -> LogBuffer:
         recorder, (lines, size) = self._recorder, self._log_max
@@ -296,6 +322,10 @@ class Attempts:
         else:
             self._recorder.ended(claim, running.started_at, ended_at, outcome, usage, running.files)
         self._capacity.give_back(self._offers[claim.needs], claim.fence)
+
+
+def _broken(claim: Claim, fault: Exception) -> Failed:
+    return Failed(Reason.EXCEPTION, f"the kind {claim.kind!r} broke: {type(fault).__name__}: {fault}")
 
 
 def offers_of(kinds: Mapping[str, JobKind]) -> dict[str, SlotClass]:

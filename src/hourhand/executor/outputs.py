@@ -18,6 +18,7 @@ import msgspec
 from hourhand.executor.output_folder import OutputFolder
 from hourhand.executor.settings import ExecutorSettings
 from hourhand.model.errors import BlobsUnavailable, ResultTooLarge
+from hourhand.model.masking import Masker
 from hourhand.model.outcome import Failed, Succeeded, clipped
 from hourhand.model.run import Claim
 from hourhand.model.run_blobs import (
@@ -48,6 +49,7 @@ class InHand(Protocol):
     recorded: bool
     files: tuple[RunFile, ...]
     output_fault: str | None
+    masker: Masker | None
 
     def is_stopping(self) -> bool: ...
 

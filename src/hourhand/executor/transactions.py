@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hourhand.executor.outputs import InHand, Outputs, wants_blob
 from hourhand.executor.recorder import Recorder
+from hourhand.executor.secrets import masked_result
 from hourhand.model.errors import (
     BlobsUnavailable,
     CommitUnknown,
@@ -52,6 +53,8 @@ class Transactions:
 
     async def finish_of(self, attempt: InHand, result: Any) -> Finish:
         """The end of the run, once every line that it has logged can be read and all that it leaves is kept."""
+        if attempt.masker is not None:
+            result = await masked_result(result, attempt.masker)
         if wants_blob(result):
             if self._outputs is None:
                 raise ResultTooLarge(len(getattr(result, "encoded", b"")), RESULT_INLINE_BYTES_MAX)

@@ -5,6 +5,7 @@ from typing import Any
 
 from hourhand.job_kinds.command_payload import command_faults
 from hourhand.job_kinds.programs import Program, ProgramRunner
+from hourhand.job_kinds.secret_files import environment_of, with_secret_files
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.states import Reason
@@ -42,12 +43,12 @@ class CommandKind:
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         program = Program(
             ["sh", "-c", payload["argv"]] if payload.get("shell") else payload["argv"],
-            payload.get("env", {}),
+            environment_of(task),
             payload.get("cwd", ""),
             payload.get("stdin"),
             payload.get("ok_exit_codes", (0,)),
         )
-        return await self._programs.run(task, program)
+        return await self._programs.run(task, with_secret_files(program, task))
 
     def _slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.PROCESS if need == self.name else SlotClass.INLINE

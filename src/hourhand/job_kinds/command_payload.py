@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from hourhand.job_kinds.payload_checks import is_integer, nul_byte, pointer_to, unknown_fields, wrong_type
 from hourhand.model.errors import Fault
+from hourhand.model.secret_refs import SECRET_FILES_FIELD, is_reference, reference_faults, secret_file_faults
 
-FIELDS: Final = ("argv", "shell", "env", "cwd", "stdin", "ok_exit_codes")
+FIELDS: Final = ("argv", "shell", "env", "cwd", "stdin", "ok_exit_codes", "secret_files")
 
 _RESERVED_NAMES: Final = frozenset({"PATH"})
 _RESERVED_BEGINNINGS: Final = ("LD_", "PYTHON", "HOURHAND_")
@@ -21,6 +22,8 @@ def command_faults(payload: Mapping[str, Any], allow_shell: bool = False) -> lis
         faults += _shell_faults(payload, allow_shell)
     if "env" in payload:
         faults += _env_faults(payload["env"])
+    if SECRET_FILES_FIELD in payload:
+        faults += secret_file_faults(payload[SECRET_FILES_FIELD])
     if "cwd" in payload:
         faults += _cwd_faults(payload["cwd"])
     if "stdin" in payload and not isinstance(payload["stdin"], str):
@@ -77,7 +80,9 @@ def _env_faults(env: Any) -> list[Fault]:
             faults.append(Fault(pointer, "env-reserved", f"{name} is set by Hourhand or by nobody", hint))
         if "\0" in name:
             faults.append(nul_byte(pointer))
-        if not isinstance(value, str):
+        if is_reference(value):
+            faults += reference_faults(value, pointer)
+        elif not isinstance(value, str):
             faults.append(wrong_type(pointer, "a string", value))
         elif "\0" in value:
             faults.append(nul_byte(pointer))

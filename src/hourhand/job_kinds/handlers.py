@@ -43,7 +43,10 @@ GROUP: Final = "hourhand.handlers"
 HANDLER_FIELD: Final = "handler"
 """The payload field that names the handler; it is never passed as an argument."""
 
-RESERVED_FIELDS: Final = frozenset({HANDLER_FIELD, "secrets"})
+SECRETS_FIELD: Final = "secrets"
+"""The payload field with the names of the secrets that the handler may ask its context for."""
+
+RESERVED_FIELDS: Final = frozenset({HANDLER_FIELD, SECRETS_FIELD})
 """Fields of the payload that are no arguments: who is called, and which secrets it may ask its context for."""
 
 NAME_CHARS_MAX: Final = 200
@@ -166,6 +169,10 @@ class Context:
             return self._task.secrets[name]
         except KeyError:
             raise NoRetry(f"the secret {name!r} was not given to this run: list it in the payload's secrets") from None
+
+    def secret_bytes(self, name: str) -> bytes:
+        """The same, for values that are no text."""
+        return self.secret(name).encode("utf-8", "surrogateescape")
 
     @property
     def output_folder(self) -> "Path":
@@ -426,7 +433,7 @@ def _caller(function: Callable[..., Any], name: str, parameters: Parameters) -> 
 
     def call(context: Context) -> Any:
         arguments = context.payload
-        if HANDLER_FIELD in arguments or "secrets" in arguments:
+        if HANDLER_FIELD in arguments or SECRETS_FIELD in arguments:
             arguments = {key: value for key, value in arguments.items() if key not in RESERVED_FIELDS}
         names = arguments.keys()
         if not (names >= required and (takes_any or names <= accepted)):

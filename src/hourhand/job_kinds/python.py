@@ -18,7 +18,7 @@ from hourhand.job_kinds.worker_pool import WorkerPool, WorkerPoolSettings
 from hourhand.model.errors import Fault
 from hourhand.model.job import slug
 from hourhand.model.outcome import NOTHING_SAID, Failed, Outcome, clipped
-from hourhand.model.secret_refs import secret_list_faults
+from hourhand.model.secret_refs import SECRETS_FIELD, secret_list_faults
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass, Task
 
@@ -38,6 +38,11 @@ class PythonKind:
         self._outputs = OutputFolders(self._settings.work_root)
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
+        if SECRETS_FIELD in payload:
+            return secret_list_faults(payload[SECRETS_FIELD]) + self._handler_faults(payload)
+        return self._handler_faults(payload)
+
+    def _handler_faults(self, payload: Mapping[str, Any]) -> list[Fault]:
         if HANDLER_FIELD not in payload:
             return []
         name = payload[HANDLER_FIELD]
@@ -49,11 +54,10 @@ class PythonKind:
             hint = f"did you mean {better!r}?" if ":" not in name and is_handler_name(better) else None
             message = "is not the name of a handler; names are registered with @job and look like 'reports.build'"
             return [Fault(pointer, "function-not-registered", message, hint)]
-        faults = secret_list_faults(payload["secrets"]) if "secrets" in payload else []
         handler = self._handlers.get(name)
         if handler is None:
-            return faults + self.known.faults(name, payload)
-        return faults + (signature_faults(name, handler.parameters, payload) if handler.parameters is not None else [])
+            return self.known.faults(name, payload)
+        return signature_faults(name, handler.parameters, payload) if handler.parameters is not None else []
 
     def needs(self, payload: Mapping[str, Any], job_name: str) -> str:
         return _PREFIX + self._handler_name(payload, job_name)

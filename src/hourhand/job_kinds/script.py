@@ -13,10 +13,12 @@ from hourhand.job_kinds.artifact_cache import ArtifactCache, ArtifactUnavailable
 from hourhand.job_kinds.interpreters import SUFFIXES, find_interpreters
 from hourhand.job_kinds.programs import Program, ProgramRunner
 from hourhand.job_kinds.script_payload import language_of, need_of, script_faults
+from hourhand.job_kinds.secret_files import environment_of, with_secret_files
 from hourhand.job_kinds.work_folders import Account, account_for
 from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
+from hourhand.model.secret_refs import filled
 from hourhand.model.states import Reason
 from hourhand.ports.artifact_stores import ArtifactRow
 from hourhand.ports.job_kind import SlotClass, Task
@@ -85,13 +87,13 @@ class ScriptKind:
         file = _file_name(language or "", cwd)
         program = Program(
             [*interpreter, _way_out_of(cwd) + file, *payload.get("args", ())],
-            payload.get("env", {}),
+            environment_of(task),
             cwd,
             payload.get("stdin"),
             payload.get("ok_exit_codes", (0,)),
             {file: payload["source"].encode("utf-8", "replace")},
         )
-        return await self._programs.run(task, program)
+        return await self._programs.run(task, with_secret_files(program, task))
 
     async def _run_artifact(self, task: Task, interpreter: Sequence[str]) -> Outcome:
         reference = read_reference(task.payload["artifact"])
@@ -101,7 +103,8 @@ class ScriptKind:
             row = await self._artifacts.find(task.namespace, reference)
             async with self._artifacts.held(row) as files:
                 task.log("log", f"artifact {row.name} sha256:{row.digest}")
-                return await self._programs.run(task, self._program_of(task.payload, row, files, interpreter))
+                program = self._program_of(filled(task.payload, task.secrets), row, files, interpreter)
+                return await self._programs.run(task, with_secret_files(program, task))
         except ArtifactUnavailable as missing:
             return Failed(Reason.NOT_STARTED, clipped(str(missing)), retryable=missing.may_pass)
 

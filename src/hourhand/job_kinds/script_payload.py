@@ -14,7 +14,19 @@ from hourhand.job_kinds.payload_checks import nul_byte, pointer_to, unknown_fiel
 from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
 
-FIELDS: Final = ("source", "language", "artifact", "entry", "argv", "args", "env", "cwd", "stdin", "ok_exit_codes")
+FIELDS: Final = (
+    "source",
+    "language",
+    "artifact",
+    "entry",
+    "argv",
+    "args",
+    "env",
+    "cwd",
+    "stdin",
+    "ok_exit_codes",
+    "secret_files",
+)
 
 LANGUAGE_BY_SUFFIX: Final[Mapping[str, str]] = {
     ".sh": "bash",
@@ -40,7 +52,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "nodejs": "node",
     "rscript": "r",
 }
-_LIKE_A_COMMAND: Final = ("env", "cwd", "stdin", "ok_exit_codes")
+_LIKE_A_COMMAND: Final = ("env", "cwd", "stdin", "ok_exit_codes", "secret_files")
 
 
 def script_faults(payload: Mapping[str, Any]) -> list[Fault]:

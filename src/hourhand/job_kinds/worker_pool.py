@@ -19,6 +19,7 @@ from hourhand.job_kinds.worker import PendingCall, Worker, WorkerNotStarted
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.retry import exit_tags, signal_tags
+from hourhand.model.secret_refs import secret_bytes
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
@@ -223,7 +224,7 @@ def _call_frame(task: Task, handler: str) -> bytes:
         task.fence,
         task.scheduled_for,
         task.timeout_seconds,
-        dict(task.secrets) if task.secrets else {},
+        {name: secret_bytes(value) for name, value in task.secrets.items()} if task.secrets else {},
         task.index,
         task.total,
     )

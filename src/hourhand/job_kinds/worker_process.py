@@ -26,6 +26,7 @@ from hourhand.job_kinds.output_folders import folder_for
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Failed
 from hourhand.model.progress import tidy
+from hourhand.model.secret_refs import SecretValues
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import Task
 
@@ -129,7 +130,9 @@ class Worker:
             index=call.index,
             total=call.total,
             stopping=self._stopping.is_set,
-            secrets=call.secrets,
+            secrets=SecretValues(
+                {name: value.decode("utf-8", "surrogateescape") for name, value in call.secrets.items()}
+            ),
             progress=self._progress.tell,
         )
 

@@ -48,7 +48,8 @@ class Call(msgspec.Struct, array_like=True):
     fence: int
     scheduled_for: datetime
     timeout_seconds: float | None
-    secrets: Mapping[str, str] = {}
+    secrets: Mapping[str, bytes] = {}
+    """As bytes: a value need not be text."""
     index: int | None = None
     total: int | None = None
 

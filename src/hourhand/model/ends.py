@@ -21,6 +21,10 @@ REASONS: Final[Mapping[Reason, End]] = {
         "it needed more memory than it declares", "see what it takes: hourhand job advice {job_id}"
     ),
     Reason.EXCEPTION: End("the handler raised an exception", _LOGS),
+    Reason.SECRET_UNAVAILABLE: End(
+        "a secret that its job refers to is not there, or not for it",
+        "see which there are (hourhand secret list) and for whom (hourhand secret show)",
+    ),
     Reason.HTTP_STATUS: End("the answer had a status that is no success", "ask whoever serves the address"),
     Reason.CONNECTION: End("no answer came from the address", "check that it can be reached from the executors"),
     Reason.TIMEOUT: End("an attempt took longer than the job's timeout", "make it quicker, or raise timeout"),

@@ -244,6 +244,12 @@ class PartEnded(HourhandError):
         self.name = name
 
 
+class SecretsUnavailable(WorldError):
+    """A secret cannot be sealed or opened: its key is not on this machine. The message never tells a value."""
+
+    code = "secrets-unavailable"
+
+
 class ServerUnreachable(WorldError):
     """The client could not reach the API."""
 

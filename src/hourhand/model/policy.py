@@ -79,6 +79,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which executors may take its runs. None: any that has its kind."""
     resources: Resources | None = None
     """What each attempt takes of its executor."""
+    secrets: tuple[str, ...] = ()
+    """Those that the payload refers to: by this an executor knows that it has to ask for values."""
 
     @property
     def gated(self) -> bool:

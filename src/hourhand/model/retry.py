@@ -17,9 +17,10 @@ RETRIES_MAX: Final = 1000
 ENTRIES_MAX: Final = 100
 
 RETRY_REASONS: Final = (
-    Reason.EXIT_CODE, Reason.SIGNAL, Reason.EXCEPTION, Reason.HTTP_STATUS, Reason.CONNECTION, Reason.TIMEOUT,
-    Reason.NOT_STARTED, Reason.BAD_ARGUMENTS, Reason.UNKNOWN_HANDLER, Reason.TARGET_BLOCKED, Reason.REDIRECT_BLOCKED,
-    Reason.TOO_MANY_REDIRECTS, Reason.CALLBACK_FAILED, Reason.RESULT_TOO_LARGE,
+    Reason.EXIT_CODE, Reason.SIGNAL, Reason.EXCEPTION, Reason.SECRET_UNAVAILABLE, Reason.HTTP_STATUS,
+    Reason.CONNECTION, Reason.TIMEOUT, Reason.NOT_STARTED, Reason.BAD_ARGUMENTS, Reason.UNKNOWN_HANDLER,
+    Reason.TARGET_BLOCKED, Reason.REDIRECT_BLOCKED, Reason.TOO_MANY_REDIRECTS, Reason.CALLBACK_FAILED,
+    Reason.RESULT_TOO_LARGE,
 )  # fmt: skip
 """The reasons of failures that `on` and `never_on` may name."""
 

@@ -92,6 +92,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     deadline: datetime | None = None
     resources: Resources | None = None
     """What it may take of its executor; None where its job says nothing."""
+    secrets: tuple[str, ...] = ()
+    """Those that its job refers to."""
     index: int | None = None
     """Of a part: which one, from 0 on."""
     total: int | None = None

@@ -92,6 +92,8 @@ class Reason(StrEnum):
     MEMORY_LIMIT = "memory_limit"
     """The kernel ended a process of it, because all together needed more memory than was declared."""
     EXCEPTION = "exception"
+    SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105 - a reason, no password
+    """A secret that the job refers to is not there, is not for it, or cannot be opened here."""
     HTTP_STATUS = "http_status"
     CONNECTION = "connection"
     TIMEOUT = "timeout"

@@ -31,7 +31,7 @@ from hourhand.model.job import (
     JobDefinition,
 )
 from hourhand.model.local_time import DstOverlap, Gap, InstantFault, format_instant
-from hourhand.model.policy import Overlap
+from hourhand.model.policy import Overlap, Policy
 from hourhand.model.retry import (
     DEFAULT_RETRY,
     ENTRIES_MAX,
@@ -43,6 +43,7 @@ from hourhand.model.retry import (
 )
 from hourhand.model.schedule import At, Now, RRuleSchedule, Schedule, Timing, describe, parse_instant
 from hourhand.model.schedule_form import parse_timing, seed_of
+from hourhand.model.secret_refs import SECRET_MARK, SECRETS_MAX, secret_names
 from hourhand.model.templates import MARK, render, template_faults
 from hourhand.operations.policy import define_policy, policy_fields
 from hourhand.operations.requests import CatchUpRequest, JobPatch, JobRequest, RetryRequest
@@ -81,12 +82,12 @@ def define_job(
         refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
     payload = request.payload if request.payload is not None else {}
     kind = KIND_DEFAULT if request.kind is None else request.kind
-    needs, templated = _check_payload(kind, payload, name, kinds, refuse)
+    needs, templated, secrets = _check_payload(kind, payload, name, kinds, refuse)
     says_more = astuple(request)[_BASICS:] != _NOTHING_MORE
     timing = _timing(request, job_id, now, faults, says_more)
     queue = QUEUE_DEFAULT if request.queue is None else _queue(request.queue, refuse)
     priority = PRIORITY_DEFAULT if request.priority is None else read_priority(request.priority, "/priority", refuse)
-    if not faults and not says_more and not templated:
+    if not faults and not says_more and not templated and not secrets:
         return JobDefinition(name, kind, payload, timing, needs, queue, priority, owner=caller)
     definition = JobDefinition(
         name=name,
@@ -99,7 +100,7 @@ def define_job(
         retry=_retry(_retries(request), request.retry, payload, refuse),
         catchup=_catchup(request.catchup, refuse),
         timeout_seconds=_timeout(request.timeout, refuse),
-        policy=define_policy(request, payload, refuse),
+        policy=_with_secrets(define_policy(request, payload, refuse), secrets),
         labels=_labels(request.labels, refuse),
         description=_text(request.description, "/description", refuse),
         owner=_text(request.owner, "/owner", refuse) or caller,
@@ -180,6 +181,11 @@ def changes_timing(patch: JobPatch) -> bool:
     return any(getattr(patch, field) is not UNSET for field in _TIMING_FIELDS)
 
 
+def changes_work(patch: JobPatch) -> bool:
+    """Whether it may refer to other secrets afterwards, or be one that may not use them."""
+    return any(getattr(patch, field) is not UNSET for field in ("payload", "kind", "name", "labels"))
+
+
 def spreading_fields(timing: Timing) -> dict[str, Any]:
     """What a timing says beyond when it falls due, in the caller's words."""
     return {
@@ -236,26 +242,33 @@ def has_null(text: bytes) -> bool:
 
 def _check_payload(
     kind_name: str, payload: Mapping[str, Any], job_name: str, kinds: Mapping[str, JobKind], refuse: Refuse
-) -> tuple[str, bool]:
-    """What an executor must offer, and whether the payload names the time of its run."""
+) -> tuple[str, bool, tuple[str, ...]]:
+    """What an executor must offer, whether the payload names the time of its run, and the secrets it refers to."""
     kind = kinds.get(kind_name)
     if kind is None:
         close = difflib.get_close_matches(kind_name, kinds, n=1)
         hint = f"did you mean {close[0]!r}?" if close else None
         refuse(Fault("/kind", "unknown-kind", f"there is no kind {kind_name!r}", hint, sorted(kinds)))
-        return kind_name, False
+        return kind_name, False, ()
     encoded = _encode(payload)
     if len(encoded) > PAYLOAD_BYTES_MAX:
         message = f"the payload has {len(encoded)} bytes; at most {PAYLOAD_BYTES_MAX} are allowed"
         refuse(Fault("/payload", "payload-too-large", message, "keep large data elsewhere and pass a reference"))
-        return kind_name, False
+        return kind_name, False, ()
     if has_null(encoded):
         refuse(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
-        return kind_name, False
+        return kind_name, False, ()
     templated = _MARK in encoded
     for fault in faults_with_template(payload, kind) if templated else kind.check(payload):
         refuse(replace(fault.under("/payload"), beside="/kind"))
-    return kind.needs(payload, job_name), templated
+    secrets = secret_names(kind_name, payload) if SECRET_MARK in encoded else ()
+    if len(secrets) > SECRETS_MAX:
+        refuse(Fault("/payload", "too-many-entries", f"a job refers to at most {SECRETS_MAX} secrets"))
+    return kind.needs(payload, job_name), templated, secrets
+
+
+def _with_secrets(policy: Policy, names: tuple[str, ...]) -> Policy:
+    return msgspec.structs.replace(policy, secrets=names) if names else policy
 
 
 def faults_with_template(payload: Mapping[str, Any], kind: JobKind) -> list[Fault]:

@@ -21,12 +21,13 @@ from hourhand.model.keys import IdempotencyKey
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
-from hourhand.model.schedule import Timing
+from hourhand.model.secret_refs import references
 from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.model.templates import render, zone_or_utc
-from hourhand.operations.calendars import calendar_faults, never_allowed, with_calendars
+from hourhand.operations.calendars import with_calendars
 from hourhand.operations.definition import (
     changes_timing,
+    changes_work,
     define_change,
     define_job,
     faults_with_template,
@@ -37,6 +38,7 @@ from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import placement_warnings
+from hourhand.operations.references import References, unknown_secret
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -54,6 +56,7 @@ from hourhand.operations.unique_keys import repeated_unique_keys, unique_key_of
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
+from hourhand.ports.secret_stores import SecretGrants
 from hourhand.ports.stores import JobStore, NewJob, NodeRow, RunStore
 from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionStore
 
@@ -102,6 +105,7 @@ class JobOperations:
         calendars: CalendarStore | None = None,
         nodes: PresentNodes | None = None,
         pauses: PauseLooks | None = None,
+        secrets: SecretGrants | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -116,6 +120,7 @@ class JobOperations:
         self._calendars = calendars
         self._nodes = nodes
         self._pauses = pauses
+        self._references = References(calendars, secrets)
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
@@ -123,8 +128,8 @@ class JobOperations:
         now = self._clock.now()
         try:
             new = self._new_job(caller, request, now)
-            if request.calendars:
-                await self._refuse_calendars(caller, [new.definition.timing], now)
+            if request.calendars or new.definition.policy.secrets:
+                await self._references.refuse_missing(caller, (new.job_id, new.definition), now)
         except InvalidFields:
             earlier = await self._earlier(caller, key, now)
             if not earlier:
@@ -165,9 +170,8 @@ class JobOperations:
                 if len(faults) >= 1000:
                     break
         faults += repeated_unique_keys(requests)
-        if not faults and any(request.calendars for request in requests):
-            timings = [new.definition.timing for new in news]
-            faults = await self._calendar_faults(caller, timings, now, "/{}".format)
+        if not faults and any(new.definition.timing.calendars or new.definition.policy.secrets for new in news):
+            faults = await self._references.faults_of_many(caller, [(new.job_id, new.definition) for new in news], now)
         if faults:
             earlier = await self._earlier(caller, key, now)
             if not earlier:
@@ -236,8 +240,9 @@ class JobOperations:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()
             definition, cursor = self._changed(old, patch, now)
-            if definition.timing.calendars and changes_timing(patch):
-                await self._refuse_calendars(caller, [definition.timing], now)
+            await self._references.refuse_missing(
+                caller, (job_id, definition), now, timing=changes_timing(patch), payload=changes_work(patch)
+            )
             too_late = await self._jobs.change_job(
                 caller.namespace_id, job_id, definition, old.version, cursor, now, caller.name
             )
@@ -402,29 +407,6 @@ class JobOperations:
         rules = await self._calendars.find(caller.namespace_id, sorted(names))
         return [_with_next_run(job, rules) for job in jobs]
 
-    async def _refuse_calendars(self, caller: Caller, timings: Sequence[Timing], now: datetime) -> None:
-        faults = await self._calendar_faults(caller, timings, now, lambda _: "")
-        if faults:
-            raise InvalidFields(faults)
-
-    async def _calendar_faults(
-        self, caller: Caller, timings: Sequence[Timing], now: datetime, pointer_of: Callable[[int], str]
-    ) -> Faults:
-        """Calendars that do not exist, and schedules of which they leave nothing."""
-        assert self._calendars is not None, "whoever takes jobs with calendars has a store of them"
-        known: dict[tuple[str, ...], tuple[Faults, Mapping[str, CalendarRule]]] = {}
-        faults: Faults = []
-        for place, timing in enumerate(timings):
-            names = timing.calendars
-            if not names:
-                continue
-            if names not in known:
-                missing = await calendar_faults(self._calendars, caller.namespace_id, names)
-                known[names] = missing, await self._calendars.find(caller.namespace_id, names)
-            missing, rules = known[names]
-            faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
-        return faults
-
     def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:
         if request.namespace is not None and request.namespace != caller.namespace:
             message = f"this request is in namespace {caller.namespace!r}; choose another by ?namespace="
@@ -465,6 +447,12 @@ class JobOperations:
         faults = [] if kind is None else [fault.under("/payload") for fault in faults_with_template(payload, kind)]
         if kind is not None and not faults and kind.needs(payload, definition.name) != definition.needs:
             faults.append(Fault("/payload/handler", "handler-differs", "a run cannot change the handler of its job"))
+        # A run may use what its job refers to: that was checked, and by that its executor knows what to ask for.
+        faults += [
+            unknown_secret(f"/payload{pointer}", name)
+            for pointer, name in references(definition.kind, payload)
+            if name not in definition.policy.secrets
+        ]
         if has_null(msgspec.json.encode(payload)):
             faults.append(Fault("/payload", "invalid-unicode", "the character NUL cannot be stored"))
         if definition.policy.concurrency_key is not None:

@@ -15,10 +15,12 @@ from hourhand.model.versions import FieldChange, Version, differences
 from hourhand.operations.calendars import faults_around
 from hourhand.operations.definition import faults_with_template, words_of
 from hourhand.operations.jobs import Clock, refuse_other_version
+from hourhand.operations.references import References
 from hourhand.operations.requests import Caller, Changed
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
+from hourhand.ports.secret_stores import SecretGrants
 from hourhand.ports.stores import JobStore
 from hourhand.ports.version_stores import VersionStore
 
@@ -56,7 +58,9 @@ class VersionOperations:
         kinds: Mapping[str, JobKind],
         clock: Clock,
         bus: EventBus,
+        secrets: SecretGrants | None = None,
     ) -> None:
+        self._references = References(calendars, secrets)
         self._versions = versions
         self._jobs = jobs
         self._calendars = calendars
@@ -104,7 +108,7 @@ class VersionOperations:
             if wanted.version == job.version:
                 return Changed(job, [])
             now = self._clock.now()
-            definition = await self._usable(caller, wanted, now)
+            definition = await self._usable(caller, job_id, wanted, now)
             too_late = await self._jobs.change_job(
                 caller.namespace_id, job_id, definition, job.version, definition.timing.next_after(now), now,
                 caller.name,
@@ -130,8 +134,8 @@ class VersionOperations:
             raise NotFound("version", version)
         return found
 
-    async def _usable(self, caller: Caller, wanted: Version, now: datetime) -> JobDefinition:
-        """The definition, if it can still be run: kinds, handlers, zones and calendars may have gone since."""
+    async def _usable(self, caller: Caller, job_id: UUID, wanted: Version, now: datetime) -> JobDefinition:
+        """The definition, if it can still be run: kinds, handlers, zones, calendars, secrets may have gone since."""
         definition = wanted.definition
         kind = self._kinds.get(definition.kind)
         if kind is None:
@@ -145,6 +149,7 @@ class VersionOperations:
             wrong = await faults_around(self._calendars, caller.namespace_id, timing, now) if timing.calendars else []
         except ZoneFault as fault:
             raise _unusable(wanted, [str(fault)]) from None
+        wrong += await self._references.secret_faults(caller, [(job_id, definition)], lambda _: "")
         if wrong:
             raise _unusable(wanted, [fault.message for fault in wrong[:FAULTS_TOLD]])
         return msgspec.structs.replace(definition, needs=kind.needs(definition.payload, definition.name))

@@ -22,6 +22,8 @@ class SchedulerSettings:
     at the moment when the first lease can be over."""
     keep_runs_days: int = 30
     """How long finished runs and their attempts are kept; their logs as `logs.keep_days` says."""
+    keep_audit_days: int = 400
+    """How long the audit tells who has done what."""
     prune_seconds: float = 3600.0
     """How often partitions are made and dropped."""
 

@@ -60,6 +60,7 @@ def definition_columns(definition: JobDefinition, lane_id: int) -> dict[str, Any
         "catchup": catchup_to_json(definition.catchup),
         "timeout_seconds": definition.timeout_seconds,
         "policy": policy_to_json(definition.policy),
+        "secrets": definition.policy.secrets,
         "labels": to_json_or_null(definition.labels),
         "description": definition.description or None,
         "owner": definition.owner,

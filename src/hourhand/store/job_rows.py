@@ -32,6 +32,7 @@ _CURSOR_COLUMNS: Final = [
     "expires_after", "exclusive",
 ]  # fmt: skip
 
+_FACT_COLUMNS: Final = {**FACT_COLUMNS, "secret_jobs": ["namespace_id", "secret", "job_id"]}
 FEW_MAX: Final = 24
 """Jobs up to which one statement is quicker than three copies."""
 
@@ -68,6 +69,9 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
             cursor = _cursor_row(new, lane_id, due_at is None)
             of_runs = marked(gates.get(new.job_id), new.definition.timing)
             cursor_rows.append((*cursor, of_runs, *cursor_promises(new.definition)))
+        if policy.secrets:
+            links = [(new.namespace_id, name, new.job_id) for name in policy.secrets]
+            facts.setdefault("secret_jobs", []).extend(links)
         if new.definition.timing.is_apart:
             for table, rows in _facts_of(new, lane_id, gates.get(new.job_id)).items():
                 facts.setdefault(table, []).extend(rows)
@@ -78,7 +82,7 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         ("live_runs", (_RUN_COLUMNS, run_rows)),
         ("timetable", plain_cursors),
         ("timetable", (_CURSOR_COLUMNS, cursor_rows)),
-        *((table, (FACT_COLUMNS[table], rows)) for table, rows in facts.items()),
+        *((table, (_FACT_COLUMNS[table], rows)) for table, rows in facts.items()),
     ]
 
 

@@ -394,9 +394,11 @@ def _gate(row: Record, counts: Sequence[Record]) -> Gate:
     return Gate(row["gate_id"], row["capacity"], sum(count["held"] for count in mine), rate, starts, promised)
 
 
-def _promises(policy: Policy, run_id: UUID, due: datetime) -> tuple[bool, datetime | None, Resources | None]:
+def _promises(
+    policy: Policy, run_id: UUID, due: datetime
+) -> tuple[bool, datetime | None, Resources | None, tuple[str, ...]]:
     # A run that was asked for to repeat an old one has its own time from the moment it was asked for.
-    return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id))), policy.resources
+    return policy.at_most_once, policy.deadline_of(max(due, instant_of(run_id))), policy.resources, policy.secrets
 
 
 def _payload(payload: str, policy: str, due: datetime) -> Any:

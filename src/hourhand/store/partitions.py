@@ -35,8 +35,10 @@ class Cut:
 
 
 class Partitions:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keep_audit_days: int | None = None) -> None:
+        """`keep_audit_days`: older entries of the audit go; None leaves them all."""
         self._database = database
+        self._keep_audit_days = keep_audit_days
         self._queries = load_queries("hourhand.store.sql", "partitions.sql", database.schema)
 
     async def maintain(self, cuts: Sequence[Cut], now: datetime) -> tuple[list[str], list[str]]:
@@ -60,6 +62,8 @@ class Partitions:
         if kept:
             await self._prune(now - timedelta(days=max(kept)))
         await self._prune_keys(now)
+        if self._keep_audit_days is not None:
+            await self._prune_audit(now - timedelta(days=self._keep_audit_days))
         return made, dropped
 
     async def _prune(self, before: datetime) -> None:
@@ -68,6 +72,12 @@ class Partitions:
             await self._database.fetch(self._queries[name], before_id=lowest_id_at(before))
         for name in ("prune_ledger_ranges", "prune_pauses", "prune_nodes", "prune_tokens"):
             await self._database.fetch(self._queries[name], before=before)
+
+    async def _prune_audit(self, before: datetime) -> None:
+        """A slice at a time: there may be very many."""
+        query = self._queries["prune_audit"]
+        while len(await self._database.fetch(query, before=before, limit=SLICE)) == SLICE:
+            pass
 
     async def _prune_keys(self, now: datetime) -> None:
         """Keys of submissions that stand for nothing any more, a slice at a time: others may be waiting for one."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from hourhand.database.connections import Database
 from hourhand.model.gates import PRIORITY_WAIT
 from hourhand.store.artifacts import Artifacts
+from hourhand.store.audit import Audit
 from hourhand.store.backfills import Backfills
 from hourhand.store.calendars import Calendars
 from hourhand.store.explain import Explain
@@ -21,6 +22,7 @@ from hourhand.store.pauses import Pauses
 from hourhand.store.queues import Queues
 from hourhand.store.run_files import RunFiles
 from hourhand.store.runs import Runs
+from hourhand.store.secrets import Secrets
 from hourhand.store.submissions import Submissions
 from hourhand.store.timetable import Timetable
 from hourhand.store.tokens import Tokens
@@ -56,6 +58,8 @@ class Store:
     artifacts: Artifacts
     run_files: RunFiles
     parts: Parts
+    secrets: Secrets
+    audit: Audit
 
 
 def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> Store:
@@ -88,4 +92,6 @@ def store_on(database: Database, priority_wait: timedelta = PRIORITY_WAIT) -> St
         Artifacts(database),
         RunFiles(database),
         Parts(database, names),
+        Secrets(database),
+        Audit(database),
     )

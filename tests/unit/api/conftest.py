@@ -149,6 +149,7 @@ def operations(
         backfills=not_asked,
         versions=not_asked,
         forecast=not_asked,
+        secrets=not_asked,
         placing=not_asked,
         watch=RunWatch(glances, look_seconds=0.001),
         callbacks=not_asked,

@@ -109,6 +109,14 @@ SELECT j.* FROM page JOIN hourhand.jobs_in_full j ON j.namespace_id = page.names
  ORDER BY j.job_id DESC;
 
 -- name: update_job
+-- And which secrets it refers to from now on.
+WITH unlinked AS (
+    DELETE FROM hourhand.secret_jobs WHERE job_id = @job_id AND secret <> ALL (@secrets::text[])
+), linked AS (
+    INSERT INTO hourhand.secret_jobs (namespace_id, secret, job_id)
+    SELECT @namespace_id, secret, @job_id FROM unnest(@secrets) AS secret
+    ON CONFLICT DO NOTHING
+)
 UPDATE hourhand.jobs
    SET lane_id = @lane_id, name = @name, kind = @kind, payload = @payload, due_at = @due_at, timing = @timing,
        priority = @priority, max_retries = @max_retries, retry = @retry, catchup = @catchup,

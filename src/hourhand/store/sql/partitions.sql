@@ -26,6 +26,13 @@ DELETE FROM hourhand.nodes WHERE ended_at < @before AND returned;
 -- name: prune_tokens
 DELETE FROM hourhand.tokens WHERE revoked_at < @before OR expires_at < @before;
 
+-- name: prune_audit
+-- The oldest first, as their numbers say.
+DELETE FROM hourhand.audit a
+ USING (SELECT audit_id FROM hourhand.audit ORDER BY audit_id LIMIT @limit) oldest
+ WHERE a.audit_id = oldest.audit_id AND a.at < @before
+RETURNING 1;
+
 -- name: prune_idempotency_keys
 -- Passes over those that somebody is just taking anew.
 DELETE FROM hourhand.idempotency_keys k

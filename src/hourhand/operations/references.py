@@ -1,0 +1,82 @@
+"""What jobs name and must exist: calendars, secrets. Asked only of jobs that name any."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from hourhand.model.calendar import CalendarRule
+from hourhand.model.errors import Fault, InvalidFields
+from hourhand.model.job import JobDefinition
+from hourhand.model.schedule import Timing
+from hourhand.model.secret_refs import references
+from hourhand.operations.calendars import calendar_faults, never_allowed
+from hourhand.operations.requests import Caller
+from hourhand.ports.calendar_stores import CalendarStore
+from hourhand.ports.secret_stores import SecretGrants
+
+Named = tuple[UUID, JobDefinition]
+FAULTS_MAX = 1000
+
+
+class References:
+    def __init__(self, calendars: CalendarStore | None, secrets: SecretGrants | None) -> None:
+        self._calendars = calendars
+        self._secrets = secrets
+
+    async def refuse_missing(
+        self, caller: Caller, job: Named, now: datetime, *, timing: bool = True, payload: bool = True
+    ) -> None:
+        """Of one job; what it says in the fields that are named."""
+        faults = await self.calendar_faults(caller, [job[1].timing] if timing else [], now, lambda _: "")
+        faults += await self.secret_faults(caller, [job] if payload else [], lambda _: "")
+        if faults:
+            raise InvalidFields(faults)
+
+    async def faults_of_many(self, caller: Caller, jobs: Sequence[Named], now: datetime) -> list[Fault]:
+        """Of a batch, with the place of each job."""
+        timings = [definition.timing for _, definition in jobs]
+        faults = await self.calendar_faults(caller, timings, now, "/{}".format)
+        return (faults + await self.secret_faults(caller, jobs, "/{}".format))[:FAULTS_MAX]
+
+    async def calendar_faults(
+        self, caller: Caller, timings: Sequence[Timing], now: datetime, pointer_of: Callable[[int], str]
+    ) -> list[Fault]:
+        """Calendars that do not exist, and schedules of which they leave nothing."""
+        known: dict[tuple[str, ...], tuple[list[Fault], Mapping[str, CalendarRule]]] = {}
+        faults: list[Fault] = []
+        for place, timing in enumerate(timings):
+            names = timing.calendars
+            if not names:
+                continue
+            assert self._calendars is not None, "whoever takes jobs with calendars has a store of them"
+            if names not in known:
+                missing = await calendar_faults(self._calendars, caller.namespace_id, names)
+                known[names] = missing, await self._calendars.find(caller.namespace_id, names)
+            missing, rules = known[names]
+            faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
+        return faults
+
+    async def secret_faults(
+        self, caller: Caller, jobs: Sequence[Named], pointer_of: Callable[[int], str]
+    ) -> list[Fault]:
+        """References to secrets that do not exist, are another namespace's, or are not granted to the job: the answer
+        does not tell which."""
+        wanted = sorted({name for _, definition in jobs for name in definition.policy.secrets})
+        if not wanted:
+            return []
+        assert self._secrets is not None, "whoever takes jobs with secrets has a store of them"
+        grants = await self._secrets.find_grants(caller.namespace_id, wanted)
+        faults: list[Fault] = []
+        for place, (job_id, definition) in enumerate(jobs):
+            if not definition.policy.secrets:
+                continue
+            for pointer, name in references(definition.kind, definition.payload):
+                grant = grants.get(name)
+                if grant is None or not grant.allows(job_id, definition.name, definition.kind, definition.labels):
+                    faults.append(unknown_secret(f"{pointer_of(place)}/payload{pointer}", name))
+        return faults
+
+
+def unknown_secret(pointer: str, name: str) -> Fault:
+    hint = f"see which there are: hourhand secret list; make it: hourhand secret set {name}"
+    return Fault(pointer, "unknown-secret", f"there is no secret {name!r} that this job may use", hint)

@@ -1,0 +1,165 @@
+import base64
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourhand.model.masking import Masker
+from hourhand.model.secret_refs import secret_bytes
+
+VALUE: Final = "p@ss/wörd \"q\" $x 'y' \\z+9"
+FORMS: Final[dict[str, Callable[[str], str]]] = {
+    "as it is": lambda value: value,
+    "JSON": json.dumps,
+    "JSON with letters as they are": lambda value: json.dumps(value, ensure_ascii=False),
+    "JSON in JSON": lambda value: json.dumps(json.dumps({"a": value})),
+    "URL": lambda value: quote(value, safe=""),
+    "URL with slashes": quote,
+    "URL in small letters": lambda value: re.sub("%..", lambda found: found[0].lower(), quote(value, safe="")),
+    "form": quote_plus,
+    "base64": lambda value: base64.b64encode(value.encode()).decode(),
+    "base64 without padding": lambda value: base64.b64encode(value.encode()).decode().rstrip("="),
+    "base64 for URLs": lambda value: base64.urlsafe_b64encode(value.encode()).decode(),
+    "base64 of a line": lambda value: base64.b64encode(f"{value}\n".encode()).decode(),
+    "base64 behind one letter": lambda value: base64.b64encode(f"u:{value}".encode()).decode(),
+    "base64 behind two letters": lambda value: base64.b64encode(f"us:{value}@host".encode()).decode(),
+    "base64 behind three letters": lambda value: base64.b64encode(f"use:{value}@".encode()).decode(),
+    "hexadecimal": lambda value: value.encode().hex(),
+    "capital hexadecimal": lambda value: value.encode().hex().upper(),
+    "hexadecimal with colons": lambda value: value.encode().hex(":"),
+    "shell": shlex.quote,
+    "repr": repr,
+    "repr of bytes": lambda value: repr(value.encode()),
+    "XML": html.escape,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_value_is_replaced_in_every_form_that_programs_give_it(form: str) -> None:
+    masker = Masker({"DB": VALUE})
+    written = FORMS[form](VALUE)
+
+    masked = masker.text(f"before {written} after")
+
+    assert "[secret DB]" in masked
+    assert masked.startswith("before ")
+    assert masked.endswith(" after")
+    if "behind" not in form and "in JSON" not in form:  # there something of the user's own is left
+        assert not _tells(masked, written)
+
+
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=8, max_size=60),
+    st.sampled_from(sorted(FORMS)),
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
+)
+def test_whatever_the_value_is_no_form_of_it_is_left(value: str, form: str, around: str) -> None:
+    masked = Masker({"S": value}).text(f"{around}|{FORMS[form](value)}|{around}")
+
+    assert FORMS[form](value) not in masked or len(FORMS[form](value)) < 4
+    assert value not in masked.replace("[secret S]", "")
+
+
+def test_what_holds_no_secret_is_the_same_object() -> None:
+    line = "a line like any other"
+    assert Masker({"S": "s3cr3t-value"}).text(line) is line
+    assert not Masker({})
+    assert Masker({}).text(line) is line
+    assert Masker({}).cut_text(line) is line
+
+
+def test_the_longer_of_two_values_is_taken_where_one_is_part_of_the_other() -> None:
+    masker = Masker({"SHORT": "hunter22", "LONG": "hunter22-and-more"})
+    assert (
+        masker.text("hunter22-and-more, hunter22-and, hunter22") == "[secret LONG], [secret SHORT]-and, [secret SHORT]"
+    )
+
+
+def test_a_value_of_several_lines_is_recognised_line_by_line_and_as_a_whole() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqh\nkiG9w0BAQEFAASCBK\n-----END PRIVATE KEY-----\n"
+    masker = Masker({"KEY": key})
+    assert masker.text("  MIIEvQIBADANBgkqh") == "  [secret KEY]"
+    assert masker.text("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+    assert "MIIE" not in masker.text(json.dumps(key))
+    assert masker.text(f"<{key}>") == "<[secret KEY]>"
+
+
+def test_base64_that_is_broken_into_lines_is_recognised_line_by_line() -> None:
+    value = "".join(chr(33 + n * 7 % 90) for n in range(300))
+    wrapped = base64.encodebytes(value.encode()).decode()
+    for line in wrapped.splitlines():
+        assert Masker({"S": value}).text(line) == "[secret S]"
+
+
+def test_a_value_that_is_very_long_is_taken_out_as_one() -> None:
+    value = "".join(chr(33 + n * n * 31 % 90) for n in range(65536))
+    masker = Masker({"S": value})
+    assert masker.text(f"<{value}>") == "<[secret S]>"
+    assert masker.text(f"<{base64.b64encode(value.encode()).decode()}>") == "<[secret S]>"
+
+
+def test_short_values_are_left_alone() -> None:
+    assert Masker({"PIN": "123"}).text("0123") == "0123"
+    assert Masker({"PIN": "1234"}).text("01234") == "0[secret PIN]"
+
+
+def test_bytes_that_are_no_text_are_recognised_in_their_forms() -> None:
+    octets = bytes(range(128, 160))
+    masker = Masker({"B": octets.decode("utf-8", "surrogateescape")})
+    assert masker.text(octets.hex()) == "[secret B]"
+    assert masker.text(base64.b64encode(octets).decode()) == "[secret B]"
+    assert masker.text(repr(octets)) == "b'[secret B]'"
+
+
+def test_a_value_that_was_cut_in_two_is_recognised_on_both_sides() -> None:
+    value = "0123456789abcdefghij-XYZ"
+    masker = Masker({"S": value})
+    for at in range(8, len(value) - 8):
+        line = f"{'x' * 50} {value} {'y' * 50}"
+        place = 51 + at
+        first = masker.piece(line[:place], begins_cut=False, ends_cut=True)
+        second = masker.piece(line[place:], begins_cut=True, ends_cut=False)
+        assert first == f"{'x' * 50} [secret S]"
+        assert second == f"[secret S] {'y' * 50}"
+
+
+def test_an_error_that_quotes_the_beginning_of_a_value_does_not_tell_it() -> None:
+    masker = Masker({"S": "correct-horse-battery-staple"})
+    assert masker.cut_text("exited with 1\ncannot log in with correct-horse-ba") == (
+        "exited with 1\ncannot log in with [secret S]"
+    )
+
+
+def test_results_are_masked_in_texts_keys_and_numbers() -> None:
+    masker = Masker({"S": "s3cr3t!value", "N": "918273645"})
+    assert masker.json({"a": ["s3cr3t!value", 1, True, None, 2.5], "s3cr3t!value": {"n": 918273645}}) == {
+        "a": ["[secret S]", 1, True, None, 2.5],
+        "[secret S]": {"n": "[secret N]"},
+    }
+
+
+def test_nothing_of_a_result_gets_past_by_lying_deep() -> None:
+    value: object = "s3cr3t!value"
+    for _ in range(150):
+        value = [value]
+    assert "s3cr3t" not in json.dumps(Masker({"S": "s3cr3t!value"}).json(value))
+
+
+def test_a_masker_does_not_show_what_it_hides() -> None:
+    assert "s3cr3t" not in repr(Masker({"S": "s3cr3t!value"}))
+
+
+def _tells(masked: str, written: str) -> bool:
+    """Whether eight characters in a row of what was written are left."""
+    return any(written[at : at + 8] in masked for at in range(len(written) - 7))
+
+
+def test_the_bytes_of_a_value_come_back_from_what_masking_works_with() -> None:
+    assert secret_bytes("é") == "é".encode()
