@@ -5,11 +5,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from harness import BIN, Up, wait_for
+from harness import BIN, Roles, Up, sql, wait_for
 
 from hourhand.client import ApiProblem
 
@@ -141,3 +142,32 @@ def test_whoever_waits_at_the_command_line_sees_progress(running: Up) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert ": 40 %, halfway" in done.stderr
+
+
+def test_a_call_that_waited_on_a_dead_executor_is_made_again_and_the_old_callback_is_stale(
+    tmp_path: Path, database_url: str, schema: str, worker: tuple[str, list[dict[str, str]]]
+) -> None:
+    url, taken = worker
+    settings = {"HOURHAND_KINDS_ALLOW_PRIVATE_TARGETS": "true"}
+    with Roles(tmp_path / "roles", database_url, schema, settings) as roles:
+        roles.start("api", "api")
+        roles.start("scheduler", "scheduler")
+        address = {"HOURHAND_API_PUBLIC_URL": roles.urls[0]}
+        first = roles.start("executor", "first", **address)
+        roles.wait_until_ready()
+        payload = {"url": url, "method": "POST", "complete_by": "callback"}
+        with roles.client() as client:
+            job = client.create_job(name="later", kind="http", payload=payload)
+            wait_for(lambda: taken, "the work is given to the server")
+            first.kill()
+            roles.start("executor", "second", **address)
+            wait_for(lambda: len(taken) > 1, "the work is given to the server again", 60)
+            old, new = taken
+            assert old["Idempotency-Key"] == new["Idempotency-Key"]
+            assert int(old["Hourhand-Fence-Token"]) < int(new["Hourhand-Fence-Token"])
+            stale = call_back(old, status="succeeded", result="old")
+            assert (stale.status_code, stale.json()["type"]) == (409, "urn:hourhand:problem:stale-lease")
+            assert call_back(new, status="succeeded", result="new").status_code == 200
+            run = client.wait_for_job(job.job_id, timeout=30)
+            assert (run.status, run.result, run.attempt) == ("succeeded", "new", 2)
+    sql(database_url, f"DROP SCHEMA {schema} CASCADE")
