@@ -35,6 +35,7 @@ from hourhand.runtime.sockets import refuse_taken_port
 from hourhand.runtime.stages import sample_stages
 from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
 from hourhand.scheduler.backfiller import Backfiller
+from hourhand.scheduler.blob_pruner import BlobPruner
 from hourhand.scheduler.judge import Judge
 from hourhand.scheduler.leadership import Leadership
 from hourhand.scheduler.log_mover import LogMover
@@ -54,6 +55,7 @@ from hourhand.store.names import Names
 from hourhand.store.nodes import Nodes
 from hourhand.store.partitions import Partitions
 from hourhand.store.progress import ProgressBoard
+from hourhand.store.run_files import RunFiles
 from hourhand.store.whole import Store, store_on
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -221,6 +223,10 @@ class SchedulerNode(Node):
         planning = self.loop("planner", self.planner.run_once, UNASKED_SECONDS)
         leading = self.loop("leadership", self.leadership.run_once, settings.heartbeat_seconds)
         self._pruning_loop = self.loop("pruner", pruner.run_once, settings.prune_seconds, essential=False)
+        blob_pruner = BlobPruner(
+            self.blobs, RunFiles(self.pruning), self.leadership, self.clock, settings.keep_runs_days
+        )
+        self._blobs_loop = self.loop("blob pruner", blob_pruner.run_once, settings.prune_seconds, essential=False)
         mover = LogMover(
             LogPacks(self.pruning),
             self.blobs,
@@ -265,7 +271,7 @@ class SchedulerNode(Node):
         with contextlib.suppress(*AWAY):
             await self.leadership.resign()
         self.bus.publish(Topic.NODES)
-        for loop in (self._pruning_loop, self._moving_loop, self._zones_loop):
+        for loop in (self._pruning_loop, self._blobs_loop, self._moving_loop, self._zones_loop):
             await loop.cancel()  # they may take minutes, and the shards wait for this node's end
         await super().stop()
         await self.pruning.close()

@@ -176,6 +176,10 @@ class FolderBlobs:
                     key = str(Path(entry.path).relative_to(self._root))
                     yield Found(key, facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
 
+    async def words(self, prefix: str) -> Sequence[str]:
+        with self._faults():
+            return await self._in_thread(_folders_in, self._place(prefix))
+
     async def close(self) -> None:
         self._threads.shutdown(wait=False)
 
@@ -224,6 +228,14 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _folders_in(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _take(walk: Iterator[Found], count: int) -> list[Found]:

@@ -144,6 +144,13 @@ class ObjectBlobs:
                 return
             yield [Found(each["path"][cut:], each["size"], each["last_modified"]) for each in batch]
 
+    async def words(self, prefix: str) -> Sequence[str]:
+        path = self._path(prefix)
+        with self._faults():
+            async with asyncio.timeout(self._seconds_max):
+                found = await self._store.list_with_delimiter_async(path)
+        return [each[len(path) + 1 :].strip("/") for each in found["common_prefixes"]]
+
     async def close(self) -> None:
         """Connections are the library's; they end when nobody holds it any more."""
 

@@ -56,6 +56,9 @@ class Blobs(Protocol):
     def list(self, prefix: str) -> AsyncIterator[Sequence[Found]]:
         """What is kept under a prefix of whole words ("runs/2026-11-16"), in batches, in no order."""
 
+    async def words(self, prefix: str) -> Sequence[str]:
+        """The next words of the keys below a prefix, each once: `runs` has the days for which something is kept."""
+
     async def close(self) -> None:
         """Ends connections."""
 

@@ -46,6 +46,7 @@ class Event(Enum):
     TASK_ENDED = ("a part of the node ended by itself", logging.ERROR)
     DATABASE_AWAY = ("database away, trying again", logging.WARNING)
     DATABASE_BACK = ("database is back", logging.WARNING)
+    BLOBS_DELETED = ("blobs of runs deleted that nobody needs any more", logging.INFO)
     BLOBS_AWAY = ("storage of blobs away", logging.WARNING)
     RUNS_SKIPPED = ("runs skipped because an earlier one was not finished", logging.INFO)
     STRAY_SLOTS_FREED = ("places in gates that nobody held were freed", logging.WARNING)
