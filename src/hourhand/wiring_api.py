@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hourhand.api.app import ApiOperations
 from hourhand.config import Config
 from hourhand.database.connections import Database
+from hourhand.job_kinds.http_targets import TargetNames
 from hourhand.job_kinds.registry import Kinds
 from hourhand.operations.access import Access
 from hourhand.operations.artifacts import ArtifactOperations
@@ -68,7 +69,14 @@ def api_operations(
     runs = RunOperations(store.runs, store.jobs, ground.clock, ground.ids, ground.bus)
     return ApiOperations(
         jobs=JobOperations(
-            *submitting, ground.config.submit, store.calendars, store.nodes, store.pauses, store.secrets
+            *submitting,
+            ground.config.submit,
+            store.calendars,
+            store.nodes,
+            store.pauses,
+            store.secrets,
+            # Where private addresses are allowed there is hardly a name that leads to anything else.
+            None if ground.config.kinds.allow_private_targets else TargetNames(allow_private=False).faults,
         ),
         runs=runs,
         cluster=ClusterOperations(store.nodes, store.runs, store.timetable, ground.clock, database_facts, late_loops),

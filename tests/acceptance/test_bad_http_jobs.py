@@ -1,6 +1,9 @@
 """The catalogue of bad input for HTTP and Python jobs (97 to 99, 101 to 114), over the wire, with exact codes."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -55,6 +58,27 @@ def test_bad_http_jobs_are_refused_with_their_code(
     assert [(fault["pointer"], fault["code"]) for fault in answer.json()["errors"]] == faults
     code = faults[0][1] if status == 403 else "invalid-fields"
     assert answer.json()["type"] == f"urn:hourhand:problem:{code}"
+
+
+def private_name() -> str:
+    """A name of this machine that does not look like one, and leads to an address that is not public."""
+    for name in ("ip6-localhost", "ip6-loopback", "localhost.localdomain", socket.gethostname()):
+        with suppress(OSError):
+            found = {ip_address(each[4][0].partition("%")[0]) for each in socket.getaddrinfo(name, None)}
+            if name != "localhost" and not any(address.is_global for address in found):
+                return name
+    pytest.skip("this machine has no such name")
+
+
+def test_a_name_that_leads_to_a_private_address_is_refused_at_submission(strict: Up) -> None:
+    name = private_name()
+    job = {"name": "105", "kind": "http", "payload": {"url": f"http://{name}/"}}
+    with strict.http() as http:
+        one, many = http.post("/api/v1/jobs", json=job), http.post("/api/v1/jobs/batch", json=[job])
+        fine = http.post("/api/v1/jobs", json=job | {"payload": {"url": "http://no-such-name.invalid/"}})
+    assert [(fault["pointer"], fault["code"]) for fault in one.json()["errors"]] == [("/payload/url", "target-blocked")]
+    assert many.json()["errors"][0]["pointer"] == "/0/payload/url"
+    assert (one.status_code, many.status_code, fine.status_code) == (422, 422, 202)
 
 
 @pytest.mark.parametrize("handler", ["os:system", "builtins:eval", "..x:y", "__import__('os')"])

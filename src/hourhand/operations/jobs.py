@@ -38,7 +38,7 @@ from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import placement_warnings
-from hourhand.operations.references import References, unknown_secret
+from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -106,6 +106,7 @@ class JobOperations:
         nodes: PresentNodes | None = None,
         pauses: PauseLooks | None = None,
         secrets: SecretGrants | None = None,
+        look_at_targets: LookAtTargets | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -120,7 +121,7 @@ class JobOperations:
         self._calendars = calendars
         self._nodes = nodes
         self._pauses = pauses
-        self._references = References(calendars, secrets)
+        self._references = References(calendars, secrets, look_at_targets)
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that
@@ -128,7 +129,7 @@ class JobOperations:
         now = self._clock.now()
         try:
             new = self._new_job(caller, request, now)
-            if request.calendars or new.definition.policy.secrets:
+            if names_others(new.definition):
                 await self._references.refuse_missing(caller, (new.job_id, new.definition), now)
         except InvalidFields:
             earlier = await self._earlier(caller, key, now)
@@ -170,7 +171,7 @@ class JobOperations:
                 if len(faults) >= 1000:
                     break
         faults += repeated_unique_keys(requests)
-        if not faults and any(new.definition.timing.calendars or new.definition.policy.secrets for new in news):
+        if not faults and any(names_others(new.definition) for new in news):
             faults = await self._references.faults_of_many(caller, [(new.job_id, new.definition) for new in news], now)
         if faults:
             earlier = await self._earlier(caller, key, now)

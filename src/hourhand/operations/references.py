@@ -1,7 +1,9 @@
 """What jobs name and must exist: calendars, secrets. Asked only of jobs that name any."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from hourhand.model.calendar import CalendarRule
@@ -18,10 +20,22 @@ Named = tuple[UUID, JobDefinition]
 FAULTS_MAX = 1000
 
 
+LookAtTargets = Callable[[Mapping[str, Any]], Awaitable[list[Fault]]]
+"""What is wrong with the names that the payload of an HTTP job calls, as far as that can be told beforehand."""
+TARGETS_MAX = 100
+"""Different payloads of a batch of which that is asked; executors judge all of them."""
+
+
 class References:
-    def __init__(self, calendars: CalendarStore | None, secrets: SecretGrants | None) -> None:
+    def __init__(
+        self,
+        calendars: CalendarStore | None,
+        secrets: SecretGrants | None,
+        look_at_targets: LookAtTargets | None = None,
+    ) -> None:
         self._calendars = calendars
         self._secrets = secrets
+        self._look_at_targets = look_at_targets
 
     async def refuse_missing(
         self, caller: Caller, job: Named, now: datetime, *, timing: bool = True, payload: bool = True
@@ -29,6 +43,7 @@ class References:
         """Of one job; what it says in the fields that are named."""
         faults = await self.calendar_faults(caller, [job[1].timing] if timing else [], now, lambda _: "")
         faults += await self.secret_faults(caller, [job] if payload else [], lambda _: "")
+        faults += await self.target_faults([job] if payload else [], lambda _: "")
         if faults:
             raise InvalidFields(faults)
 
@@ -36,7 +51,8 @@ class References:
         """Of a batch, with the place of each job."""
         timings = [definition.timing for _, definition in jobs]
         faults = await self.calendar_faults(caller, timings, now, "/{}".format)
-        return (faults + await self.secret_faults(caller, jobs, "/{}".format))[:FAULTS_MAX]
+        faults += await self.secret_faults(caller, jobs, "/{}".format)
+        return (faults + await self.target_faults(jobs, "/{}".format))[:FAULTS_MAX]
 
     async def calendar_faults(
         self, caller: Caller, timings: Sequence[Timing], now: datetime, pointer_of: Callable[[int], str]
@@ -55,6 +71,19 @@ class References:
             missing, rules = known[names]
             faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
         return faults
+
+    async def target_faults(self, jobs: Sequence[Named], pointer_of: Callable[[int], str]) -> list[Fault]:
+        """Names of servers that lead where jobs may not go."""
+        look = self._look_at_targets
+        called = [(place, job.payload) for place, (_, job) in enumerate(jobs) if job.kind == "http"]
+        if look is None or not called:
+            return []
+        found = await asyncio.gather(*(look(payload) for _, payload in called[:TARGETS_MAX]))
+        return [
+            fault.under(f"{pointer_of(place)}/payload")
+            for (place, _), faults in zip(called, found, strict=False)
+            for fault in faults
+        ]
 
     async def secret_faults(
         self, caller: Caller, jobs: Sequence[Named], pointer_of: Callable[[int], str]
@@ -75,6 +104,11 @@ class References:
                 if grant is None or not grant.allows(job_id, definition.name, definition.kind, definition.labels):
                     faults.append(unknown_secret(f"{pointer_of(place)}/payload{pointer}", name))
         return faults
+
+
+def names_others(definition: JobDefinition) -> bool:
+    """Whether there is anything to ask for."""
+    return bool(definition.timing.calendars or definition.policy.secrets or definition.kind == "http")
 
 
 def unknown_secret(pointer: str, name: str) -> Fault:
