@@ -18,6 +18,8 @@ from typing import Final
 from hourhand.job_kinds import launcher_process
 from hourhand.job_kinds.cgroups import GroupPlan
 from hourhand.job_kinds.work_folders import Account
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
 
 READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 15.0
@@ -123,6 +125,8 @@ class Launcher:
         async with self._starting:
             if self.is_up:
                 return
+            if self._process is not None:
+                await asyncio.to_thread(_wait, self._process)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             try:
                 ours.setblocking(False)
@@ -227,6 +231,7 @@ class Launcher:
             except OSError:
                 packet = b""
             if not packet:
+                emit(Event.LAUNCHER_DIED, programs=len(self._launched))
                 self._hang_up()
                 return
             self._take(packet.split(b"\0"))

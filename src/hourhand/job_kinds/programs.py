@@ -30,6 +30,8 @@ from hourhand.model.outcome import Lost, Outcome
 from hourhand.model.resources import Resources
 from hourhand.model.usage import Level
 from hourhand.ports.job_kind import Task
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
 
 _Value = TypeVar("_Value")
 OUTPUT_FOLDER: Final = "output"
@@ -151,6 +153,8 @@ class _Host:
             self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             self.launcher = Launcher(SetUp(room, self.account, self.contains, self.settings.hidden))
             await self.launcher.open()
+            if self.contains:
+                emit(Event.PROGRAMS_CONTAINED, limits=self.level.value, by=sorted(self.launcher.abilities))
         except BaseException:
             await self.close()
             raise

@@ -41,6 +41,8 @@ class Event(Enum):
     ATTEMPTS_STUCK = ("attempts do not end although they were told to", logging.ERROR)
     ORDERS_CHANGED = ("new orders", logging.INFO)
     ATTEMPT_FAILED = ("attempt failed", logging.INFO)
+    PROGRAMS_CONTAINED = ("programs are contained", logging.INFO)
+    LAUNCHER_DIED = ("launcher of programs died, and with it what it had started", logging.ERROR)
     LOOP_FAILED = ("loop failed and will try again", logging.ERROR)
     LOOP_WELL = ("loop comes through again", logging.WARNING)
     TASK_ENDED = ("a part of the node ended by itself", logging.ERROR)
