@@ -266,7 +266,7 @@ async def main():
     await kind.open()
     payload = {"argv": ["/usr/bin/env", "python3", "-c", sys.argv[3], sys.argv[4], "stay"]}
     task = Task(uuid4(), uuid4(), "default", "x", "command", payload, 1, 1, datetime.now(UTC), lambda *_: None)
-    print(kind._programs._host.launcher._process.pid, flush=True)
+    print("launcher", kind._programs._host.launcher._process.pid, flush=True)
     await kind.run(task)
 
 asyncio.run(main())
@@ -278,7 +278,7 @@ async def test_everything_ends_with_an_executor_that_is_killed(shared, alive, un
     pid_file = shared / "pid"
     arguments = [str(shared / "work"), containment, HIDDEN_DAEMON, str(pid_file)]
     with subprocess.Popen([sys.executable, "-c", EXECUTOR, *arguments], stdout=subprocess.PIPE) as executor:
-        launcher = int(await asyncio.to_thread(executor.stdout.readline))
+        launcher = await asyncio.to_thread(launcher_in, executor.stdout)
         await until(lambda: pid_file.exists() and pid_file.read_text())
         executor.kill()
     await until(lambda: not alive(int(pid_file.read_text())))
@@ -422,6 +422,10 @@ async def test_output_that_looks_like_ours_is_text(kind, make_task):
 
 
 # --- helpers --------------------------------------------------------------------------------------------------
+
+
+def launcher_in(lines):
+    return next(int(line.split()[1]) for line in lines if line.startswith(b"launcher"))
 
 
 def processes_of(task):
