@@ -317,3 +317,41 @@ async def test_fanning_out_twice_or_under_an_old_fence_makes_nothing(store: Stor
     assert await store.parts.lose_parts(run_id, row["fence"] + 1, parts, at(0)) == 0
     workers[0].executor.attempts.stop_all()
     await asyncio.sleep(0.05)
+
+
+async def test_an_executor_that_leaves_hands_on_what_it_leads_and_does_not_wait_for_its_parts(store: Store) -> None:
+    leader, other = await crew(store, 2)
+    leader.holding, other.holding = asyncio.Event(), asyncio.Event()
+    _, run_id = await submitted(store, on("all"))
+    for _ in range(4):
+        await leader.turn()
+        await other.turn()
+    held = {row["run_id"]: row["executor_id"] for row in await rows(store, "live_runs")}
+    assert held[run_id] == leader.node_id
+    leader.executor.receiver.claiming = False
+    leader.executor.attempts.give_back_unstarted()
+    await asyncio.sleep(0.05)
+    await leader.executor.recorder.run_once()
+    assert len(leader.executor.attempts) == 1, "its own part goes on"
+    await other.turn()
+    held = {row["run_id"]: row["executor_id"] for row in await rows(store, "live_runs")}
+    assert held[run_id] == other.node_id
+    leader.holding.set()
+    other.holding.set()
+    await turns(store, leader, other)
+    assert (await the_run(store, run_id)).state is RunState.SUCCEEDED
+    assert [len(leader.ran), len(other.ran)] == [1, 1]
+
+
+async def test_a_job_that_goes_to_one_by_now_has_one_part(store: Store) -> None:
+    [worker] = await crew(store, 1)
+    worker.holding = asyncio.Event()
+    job_id, run_id = await submitted(store, on("all"))
+    await worker.executor.receiver.run_once()
+    changed = definition(once(at(-1)))
+    assert await store.jobs.change_job(NAMESPACE, job_id, changed, 1, None, at(0), "ada") is not None
+    worker.holding.set()
+    others = await crew(store, 2)
+    await turns(store, worker, *others)
+    assert sum(len(each.ran) for each in (worker, *others)) == 1
+    assert (await the_run(store, run_id)).state is RunState.SUCCEEDED

@@ -13,6 +13,7 @@ import msgspec
 
 from hourhand.executor.callbacks import Callbacks
 from hourhand.executor.capacity import Capacity
+from hourhand.executor.fan_out import FAN_OUT
 from hourhand.executor.logs import LogBuffer
 from hourhand.executor.outputs import Outputs, wants_blob
 from hourhand.executor.progress import ProgressKeeper
@@ -208,8 +209,9 @@ class Attempts:
             running.task.cancel()  # asked for the second time, a kind gives no more grace
 
     def give_back_unstarted(self) -> None:
+        """And what is only led: others lead it at once, and nobody waits here for parts that run elsewhere."""
         for (run_id, fence), running in list(self._in_hand.items()):
-            if running.is_early:
+            if running.is_early or running.claim.kind == FAN_OUT:
                 self.stop(run_id, fence, Interrupted())
 
     def holds(self, run_id: UUID, fence: int) -> bool:

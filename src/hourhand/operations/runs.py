@@ -7,6 +7,7 @@ from uuid import UUID
 
 from hourhand.model.errors import Conflict, NotFound
 from hourhand.model.job import Job
+from hourhand.model.parts import is_part
 from hourhand.model.run import Attempt, Run
 from hourhand.model.states import FINAL_STATES, JobState, Reason, RunState
 from hourhand.operations.requests import (
@@ -124,6 +125,10 @@ class RunOperations:
         run = await self.get(caller, run_id)
         if not run.state.is_final:
             raise Conflict("run-not-final", f"the run is {run.state.word}: only finished runs can be run again")
+        if is_part(run_id):
+            raise Conflict(
+                "run-is-part", "a part of a run is not run again by its own: retry the run that it belongs to"
+            )
         made = await self._repeat(caller, [run_id], [run_id], request.note, request.again)
         if not made:
             raise await self._why_not_retried(caller, run)
@@ -177,7 +182,7 @@ class RunOperations:
     ) -> Uuids:
         """The next of them, older than those seen."""
         if wanted.run_ids is not None:
-            left = sorted(set(wanted.run_ids) - set(seen), reverse=True)
+            left = sorted({run_id for run_id in wanted.run_ids if not is_part(run_id)} - set(seen), reverse=True)
             return left[:limit]
         return await self._runs.pick_retries(
             caller.namespace_id,

@@ -37,7 +37,8 @@ class Parts:
         if row is None:
             return None
         policy = policy_from_json(row["policy"])
-        on = None if policy.placement is None or policy.placement.on == "all" else policy.placement.on
+        said = None if policy.placement is None else policy.placement.on
+        on = None if said == "all" else said or 1  # the job may have been changed to go to one since it was claimed
         demands = msgspec.structs.replace(demands_of(policy), fan=False, part=True)
         return FanOutFacts(row["namespace_id"], row["queue"], need_of(row["needs"]), demands, on)
 

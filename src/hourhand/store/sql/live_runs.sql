@@ -350,9 +350,9 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
        SET state = 0, executor_id = NULL, started_at = NULL,
            ready_at = greatest(x.ready_at, r.ready_at),  -- what was claimed ahead of its time may come back before it
            failures = r.failures + x.failed, losses = r.losses + x.lost,
-           -- The job may have changed meanwhile: the next attempt belongs where it belongs now.
-           -- A part stays in the lane of parts.
-           lane_id = CASE WHEN hourhand.is_part(r.run_id) THEN r.lane_id ELSE coalesce(j.lane_id, r.lane_id) END, priority = coalesce(j.priority, r.priority),
+           -- The job may have changed meanwhile: the next attempt belongs where it belongs now. A part stays among parts.
+           lane_id = CASE WHEN hourhand.is_part(r.run_id) THEN r.lane_id ELSE coalesce(j.lane_id, r.lane_id) END,
+           priority = coalesce(j.priority, r.priority),
            version = coalesce(j.version, r.version),
            -- The time to wait for a first start is over, unless there was none; a deadline stays.
            expires_at = CASE
