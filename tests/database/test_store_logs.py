@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from sample_jobs import START, at, ids
 
+from hourhand.model.log import Place, end_of
 from hourhand.model.run import LogLine
 from hourhand.ports.log_stores import LogChunk
 from hourhand.wiring import Store
@@ -17,13 +18,13 @@ def chunk(run_id: UUID, attempt: int, first: int, *lines: str, stream: int = 0) 
 async def read_all(store: Store, run_id: UUID, limit: int) -> list[str]:
     """Page by page, each from where the last one ended, until a page is not full: as a reader of an ended run does."""
     found: list[LogLine] = []
-    place = (0, 0)
+    place = Place(0, 0)
     while True:
         page = await store.logs.read_logs(run_id, *place, limit)
         found += page
         if len(page) < limit:
             return [line.text for line in found]
-        place = (page[-1].attempt, page[-1].number)
+        place = end_of(page[-1])
 
 
 async def test_lines_come_in_order_with_their_number_time_and_stream(store: Store) -> None:
@@ -66,3 +67,62 @@ async def test_pages_bring_every_line_and_only_the_last_one_is_not_full(store: S
     chunks = [chunk(run_id, 1, first + 1, *texts[first : first + size]) for first in range(0, 12, size)]
     await store.logs.append_logs(chunks)
     assert await read_all(store, run_id, limit) == texts
+
+
+async def test_a_mark_is_read_until_the_place_behind_the_lines_that_it_stands_for(store: Store) -> None:
+    run_id = ids.new_id(START)
+    mark = LogChunk(run_id, 1, 2, [at(2)], [2], ["… 98 lines left out here …"], left_out=98)
+    await store.logs.append_logs([chunk(run_id, 1, 1, "a"), mark, chunk(run_id, 1, 100, "z")])
+    assert await read_all(store, run_id, 1) == ["a", "… 98 lines left out here …", "z"]
+    for line, expected in ((1, 2), (50, 2), (98, 2), (99, 100)):
+        first = (await store.logs.read_logs(run_id, 1, line, 1))[0]
+        assert first.number == expected, line
+
+
+async def test_lines_with_one_time_and_stream_for_all_are_read_as_others(store: Store) -> None:
+    run_id = ids.new_id(START)
+    await store.logs.append_logs([LogChunk(run_id, 1, 1, [at(0)], [1], ["a", "b"])])
+    assert await store.logs.read_logs(run_id, 0, 0, 10) == [
+        LogLine(1, at(0), "stderr", "a", 1),
+        LogLine(2, at(0), "stderr", "b", 1),
+    ]
+
+
+async def test_rows_without_the_text_come_without_their_lines(store: Store) -> None:
+    run_id = ids.new_id(START)
+    rows = [
+        chunk(run_id, 1, 1, "a", "100% Done_"),
+        chunk(run_id, 1, 3, "nothing", "here"),
+        chunk(run_id, 2, 1, "done_"),
+    ]
+    await store.logs.append_logs(rows)
+    found = await store.logs.search_rows(run_id, Place(0, 0), "Done_", False, 10)
+    assert [row if isinstance(row, Place) else row.lines for row in found] == [
+        ["a", "100% Done_"],
+        Place(1, 4),
+        Place(2, 1),
+    ]
+    folded = await store.logs.search_rows(run_id, Place(1, 2), "DONE_", True, 10)
+    assert [row if isinstance(row, Place) else row.lines for row in folded] == [Place(1, 4), ["done_"]]
+    assert await store.logs.search_rows(run_id, Place(0, 0), "%", False, 1) != [Place(1, 2)]
+
+
+async def test_where_each_attempt_ends_and_whether_it_said_so_is_known(store: Store) -> None:
+    run_id = ids.new_id(START)
+    mark = LogChunk(run_id, 2, 1, [at(0)], [2], ["…"], left_out=7)
+    end = LogChunk(run_id, 3, 2, is_last=True)
+    await store.logs.append_logs([chunk(run_id, 1, 1, "a", "b"), mark, chunk(run_id, 3, 1, "c"), end])
+    ends = await store.logs.log_ends(run_id)
+    assert {attempt: (each.next_line, each.is_whole) for attempt, each in ends.items()} == {
+        1: (3, False),
+        2: (8, False),
+        3: (2, True),
+    }
+    assert await read_all(store, run_id, 2) == ["a", "b", "…", "c"]
+
+
+async def test_the_log_of_a_crowd_of_rows_is_read_a_page_at_a_time_without_what_comes_before(store: Store) -> None:
+    run_id = ids.new_id(START)
+    await store.logs.append_logs([chunk(run_id, 1, number, f"line {number}") for number in range(1, 1001)])
+    rows = await store.logs.read_rows(run_id, Place(1, 990), 4)
+    assert [row.first_line for row in rows] == [991, 992, 993, 994]
