@@ -19,6 +19,7 @@ from hourhand.job_kinds.child import to_the_end
 from hourhand.job_kinds.container_payload import container_faults
 from hourhand.job_kinds.interpreters import find_program
 from hourhand.job_kinds.programs import Program, ProgramRunner
+from hourhand.job_kinds.secret_files import environment_of
 from hourhand.job_kinds.work_folders import Account, account_for
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
@@ -82,6 +83,10 @@ class ContainerKind:
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         if self._engine is None:
             return Failed(Reason.NOT_STARTED, "this executor has no container engine that answers")
+        for name, value in environment_of(task).items():
+            if "\n" in value or "\r" in value:  # of a secret; it would become a variable of its own
+                message = f"the secret in the variable {name} has a line end, which containers are not given"
+                return Failed(Reason.BAD_ARGUMENTS, message, retryable=False)
         container = f"hourhand-{task.run_id}-{task.fence}"
         try:
             outcome = await self._programs.run(task, self._program(task, container, self._engine))
@@ -164,7 +169,7 @@ class ContainerKind:
 
 def _env_file(task: Task) -> bytes:
     told = {
-        **task.payload.get("env", {}),
+        **environment_of(task),
         "HOME": "/work",
         "HOURHAND_RUN_ID": str(task.run_id),
         "HOURHAND_JOB_ID": str(task.job_id),
