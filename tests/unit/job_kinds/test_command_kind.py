@@ -93,6 +93,16 @@ async def test_arguments_are_passed_literally(kind, make_task):
     assert "\n".join(logged.of("stdout")) == "|".join(odd) + "|"
 
 
+async def test_a_shell_runs_lines_where_it_is_granted_and_nowhere_else(kind, make_task):
+    payload = {"argv": "echo one | tr o 0; exit 0", "shell": True}
+    refused = await kind.run(make_task(payload).task)
+    assert (refused.reason, refused.retryable) == (Reason.BAD_ARGUMENTS, False)
+    granted = CommandKind(kind._programs, allow_shell=True)
+    logged = make_task(payload)
+    assert await granted.run(logged.task) == OK
+    assert logged.of("stdout") == ["0ne"]
+
+
 async def test_a_wrong_exit_code_fails_with_the_end_of_stderr(kind, make_task):
     outcome = await kind.run(make_task(shell("echo lost; echo disk full >&2; exit 3")).task)
     assert outcome == Failed(
