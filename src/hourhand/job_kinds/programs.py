@@ -69,7 +69,7 @@ class Program:
     """What one attempt starts. Everything in it is passed on literally: nothing is ever handed to a shell."""
 
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
     """A folder inside the attempt's own, made for it."""
     stdin: str | None = None
