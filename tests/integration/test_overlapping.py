@@ -146,6 +146,45 @@ async def test_skip_leaves_out_what_falls_due_meanwhile_and_goes_on_afterwards(s
     ]
 
 
+async def test_what_is_caught_up_runs_one_after_the_other_where_runs_do_not_overlap(stage: Stage) -> None:
+    """Nobody could judge them at their due instants, and none was in another's way then."""
+    await stage.job(catchup=CatchUpPolicy(CatchUp.ALL))
+    await stage.go(100)
+    assert stage.started == [0]
+    await stage.end(0, FAILED)
+    for due in range(10, 100, 10):
+        await stage.go(100 + due / 100)
+        assert stage.started[-1] == due
+        await stage.end(due)
+    fates = await stage.fates()
+    assert fates.pop(0) == ("failed", "exit_code")
+    assert fates.pop(100) == ("skipped", "overlap")  # that one was on time, and met them
+    assert set(fates.values()) == {("succeeded", None)}
+    assert set(stage.most_running.values()) == {1}
+
+
+async def test_one_that_fails_keeps_its_place_before_others_that_are_caught_up(stage: Stage) -> None:
+    await stage.job(catchup=CatchUpPolicy(CatchUp.ALL), retry=RetryPolicy(1))
+    await stage.go(50)
+    await stage.end(0, FAILED)
+    await stage.go(51, 52, 100)
+    assert stage.started[:2] == [0, 0]
+    await stage.end(0)
+    await stage.go(101)
+    assert stage.started[:3] == [0, 0, 10]
+
+
+async def test_what_is_caught_up_is_left_out_where_an_earlier_run_was_in_its_way_at_the_due_instant(
+    stage: Stage,
+) -> None:
+    await stage.job(catchup=CatchUpPolicy(CatchUp.ALL))
+    await stage.go(0)
+    await stage.go(60)
+    assert stage.started == [0]
+    fates = await stage.fates()
+    assert fates[10] == fates[50] == ("skipped", "overlap")
+
+
 async def test_a_run_that_ends_in_time_has_nothing_skipped(stage: Stage) -> None:
     await stage.job()
     await stage.go(0, 9)

@@ -20,6 +20,8 @@ from hourhand.model.schedule import Timing
 from hourhand.model.states import Reason
 
 GRACE: Final = timedelta(seconds=15)
+MADE_LATE: Final = timedelta(seconds=2)
+"""A run that is made so long after its due time was nobody's to judge when it fell due; it is ready when it is made."""
 _TICK: Final = timedelta(microseconds=1)
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -27,6 +29,16 @@ FIRES_MAX: Final = 1000
 """Runs that one plan makes; the rest is for the next one."""
 COUNTING_STEPS: Final = 50
 """What counting a stretch costs, as so many due times that are walked over."""
+
+
+def ready_when_made(due: datetime, now: datetime) -> datetime:
+    """From when on a run may start that is made now."""
+    return due if due >= now - MADE_LATE else now
+
+
+def was_made_late(due: datetime, ready: datetime, jitter: timedelta) -> bool:
+    """Of a run that has not been tried yet: what is ready later than its jitter lets it start."""
+    return ready > due + jitter + MADE_LATE
 
 
 class CatchUp(StrEnum):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum, auto
 from uuid import UUID
 
@@ -28,6 +29,8 @@ class Sibling:
     """It has failed and waits for its next attempt."""
     held_back: bool = False
     """It waits for its own turn, by the same policy."""
+    ready_at: datetime | None = None
+    """Since when it may start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,14 @@ class Judgement:
     """Earlier runs that are to be cancelled."""
     supersede: Sequence[UUID] = ()
     """Earlier runs whose place it takes."""
+
+
+def policy_for_caught_up(policy: Overlap, due: datetime, earlier: Sequence[Sibling]) -> Overlap:
+    """What counts for a run that was made after its due time. Nobody could judge it then, and what has been made
+    since was not in its way: it is one of many that somebody wants to have run, and they run one after the other."""
+    if policy is Overlap.SKIP and not any(sibling.ready_at is None or sibling.ready_at <= due for sibling in earlier):
+        return Overlap.QUEUE_ALL
+    return policy
 
 
 def judge(policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Sequence[Sibling]) -> Judgement:

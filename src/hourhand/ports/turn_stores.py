@@ -45,6 +45,8 @@ class Turn:
     """By somebody: then it may wait however many wait before it."""
     once_run_id: UUID | None = None
     """The single scheduled run of its job, if the job runs once."""
+    caught_up: bool = False
+    """It was made after its due time, when somebody planned again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from hourhand.model.overlap import Fate, Sibling, judge
+from hourhand.model.overlap import Fate, Sibling, judge, policy_for_caught_up
 from hourhand.model.states import EXECUTING_STATES, Reason
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.turn_stores import Turn, TurnStore, Unfinished
@@ -84,8 +84,13 @@ class Judge:
                 for row in unfinished[turn.job_id]
                 if row.sibling.run_id < turn.run_id or row.sibling.state in EXECUTING_STATES
             ]
-            waiting_max = len(earlier) + 1 if turn.asked_for else turn.policy.overlap_max
-            judged = judge(turn.overlap, waiting_max, turn.policy.on_next_due, earlier)
+            overlap = (
+                policy_for_caught_up(turn.overlap, turn.scheduled_for, earlier) if turn.caught_up else turn.overlap
+            )
+            # Requests and catching up have bounds of their own for how many there are.
+            boundless = turn.asked_for or overlap is not turn.overlap
+            waiting_max = len(earlier) + 1 if boundless else turn.policy.overlap_max
+            judged = judge(overlap, waiting_max, turn.policy.on_next_due, earlier)
             if judged.fate is Fate.SKIP:
                 skips.append((turn.run_id, Reason.OVERLAP))
             elif judged.fate is Fate.GO:

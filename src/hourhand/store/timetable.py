@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUpPolicy
+from hourhand.model.catchup import CatchUpPolicy, ready_when_made
 from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
@@ -88,7 +88,11 @@ class Timetable:
         return await self._advance(node_id, epoch, moves, now)
 
     async def _advance(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
-        fires = [(scheduled_run_id(due, move.job_id), move.job_id, due) for move in moves for due in move.fires]
+        fires = [
+            (scheduled_run_id(due, move.job_id), move.job_id, due, ready_when_made(due, now))
+            for move in moves
+            for due in move.fires
+        ]
         missed = [(move.job_id, row) for move in moves if move.missed for row in ledger_rows(move.missed)]
         rows = await self._database.fetch(
             self._queries["advance_cursors"],
@@ -102,6 +106,7 @@ class Timetable:
             run_ids=[fire[0] for fire in fires],
             run_job_ids=[fire[1] for fire in fires],
             run_dues=[fire[2] for fire in fires],
+            run_ready=[fire[3] for fire in fires],
             missed_job_ids=[job_id for job_id, _ in missed],
             **columns_of([row for _, row in missed], "missed_"),
         )

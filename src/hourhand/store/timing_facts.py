@@ -14,6 +14,7 @@ import asyncpg
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json
+from hourhand.model.catchup import ready_when_made
 from hourhand.model.errors import Conflict
 from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id, shard_of
@@ -85,7 +86,7 @@ class TimingFacts:
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         """Moves the cursors of such jobs: see the port."""
         fires = [
-            (scheduled_run_id(due, move.job_id), move.job_id, due, start)
+            (scheduled_run_id(due, move.job_id), move.job_id, due, ready_when_made(start, now))
             for move in moves
             for due, start in zip(move.fires, move.starts or move.fires, strict=True)
         ]

@@ -1,11 +1,13 @@
 """Runs that wait: for their turn, for a place in a gate, or too long. What the scheduler's sweeps read and write."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
+from hourhand.model.catchup import was_made_late
+from hourhand.model.durations import parse_duration
 from hourhand.model.overlap import Sibling
 from hourhand.model.policy import Overlap, policy_from_json
 from hourhand.model.states import Reason, RunState
@@ -42,6 +44,7 @@ class Turns:
                 policy_from_json(row["policy"]),
                 row["asked_for"],
                 row["once_run_id"],
+                row["untried"] and was_made_late(row["scheduled_for"], row["ready_at"], _jitter(row["jitter"])),
             )
             for row in rows
         ]
@@ -60,7 +63,7 @@ class Turns:
             Unfinished(
                 row["job_id"],
                 row["scheduled_for"],
-                Sibling(row["run_id"], RunState(row["state"]), row["retrying"], row["held_back"]),
+                Sibling(row["run_id"], RunState(row["state"]), row["retrying"], row["held_back"], row["ready_at"]),
             )
             for row in rows
         ]
@@ -89,3 +92,7 @@ class Turns:
 
     async def free_stray_slots(self) -> int:
         return await self._live_runs.free_strays()
+
+
+def _jitter(stored: str | None) -> timedelta:
+    return timedelta() if stored is None else parse_duration(stored)

@@ -1,12 +1,14 @@
 """What becomes of a run that falls due while earlier ones of its job are not finished: every policy, every standing."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.model.overlap import Fate, Judgement, Sibling, judge
+from hourhand.model.overlap import Fate, Judgement, Sibling, judge, policy_for_caught_up
 from hourhand.model.policy import OnNextDue, Overlap
 from hourhand.model.states import LIVE_STATES, RunState
 
@@ -54,6 +56,15 @@ siblings = st.lists(
 )
 def test_a_policy_decides_by_who_is_not_finished(policy: Overlap, earlier: list[Sibling], fate: Fate) -> None:
     assert judge(policy, 2, OnNextDue.WAIT, earlier).fate is fate
+
+
+def test_what_came_after_a_due_time_was_not_in_its_way() -> None:
+    due = datetime(2030, 1, 1, tzinfo=UTC)
+    before, after = (replace(RUNNING, ready_at=due + timedelta(seconds=seconds)) for seconds in (-1, 1))
+    assert policy_for_caught_up(Overlap.SKIP, due, [after]) is Overlap.QUEUE_ALL
+    assert policy_for_caught_up(Overlap.SKIP, due, [after, before]) is Overlap.SKIP
+    for policy in set(Overlap) - {Overlap.SKIP}:
+        assert policy_for_caught_up(policy, due, [after]) is policy
 
 
 def test_the_newest_run_has_earlier_ones_cancelled_once() -> None:

@@ -97,9 +97,10 @@ WITH moves AS (
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, expires_at, waits_on)
-SELECT x.run_id, held.job_id, x.due, x.due, held.namespace_id, held.lane_id, held.version, behind::int, held.priority, 1,
-       held.gate_ids, x.due + held.expires_after, CASE WHEN behind THEN 0 END
-  FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[]) AS x(run_id, job_id, due)
+SELECT x.run_id, held.job_id, x.due, x.ready, held.namespace_id, held.lane_id, held.version, behind::int, held.priority, 1,
+       held.gate_ids, x.ready + held.expires_after, CASE WHEN behind THEN 0 END
+  FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[], @run_ready::timestamptz[])
+       AS x(run_id, job_id, due, ready)
   JOIN held USING (job_id)
  CROSS JOIN LATERAL (
     -- One that is long overdue will hardly be gone in time: the new run waits to be judged, out of the ready index.

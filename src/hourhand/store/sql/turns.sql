@@ -23,14 +23,15 @@ SELECT s.owned, s.epoch,
 -- those that were asked for in the order of a queue without end only the first is of interest: nothing becomes of the
 -- others as long as it waits, and there may be thousands.
 WITH waiting AS MATERIALIZED (
-    SELECT x.run_id, x.job_id, x.namespace_id, x.scheduled_for, x.ready_at, x.cause,
+    SELECT x.run_id, x.job_id, x.namespace_id, x.scheduled_for, x.ready_at, x.cause, x.attempt,
            x.cause = 2 AND row_number() OVER (PARTITION BY x.job_id ORDER BY x.run_id) > 1 AS later
       FROM hourhand.live_runs x
      WHERE x.waits_on = 0 AND x.state = 1
 )
 SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
        hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for,
-       hourhand.scheduled_run_id(j.due_at, j.job_id) AS once_run_id
+       hourhand.scheduled_run_id(j.due_at, j.job_id) AS once_run_id, w.cause = 1 AND w.attempt = 0 AS untried,
+       j.timing ->> 'jitter' AS jitter
   FROM waiting w
   JOIN hourhand.jobs j ON j.namespace_id = w.namespace_id AND j.job_id = w.job_id
   JOIN hourhand.shards s ON s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)
@@ -44,12 +45,13 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
 -- name: unfinished_of_jobs
 -- The unfinished runs of the given jobs that are in the way of some up to a last one, also the single one of a job that
 -- runs once: those before it, and what is in somebody's hands.
-SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0 AS retrying,
+SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0 AS retrying,
        r.state = 1 AND r.waits_on = 0 AS held_back
   FROM hourhand.live_runs r
  WHERE r.run_id = ANY (@once_run_ids::uuid[])
  UNION
-SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.state = 0 AND r.attempt > 0, r.state = 1 AND r.waits_on = 0
+SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0,
+       r.state = 1 AND r.waits_on = 0
   FROM unnest(@job_ids::uuid[], @last_ids::uuid[]) AS x(job_id, last_id)
   JOIN hourhand.live_runs r ON r.job_id = x.job_id AND r.cause <> 0 AND (r.run_id <= x.last_id OR r.state IN (2, 3, 4))
  ORDER BY scheduled_for, run_id;
