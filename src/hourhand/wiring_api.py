@@ -102,7 +102,10 @@ def api_operations(
         ),
         artifacts=ArtifactOperations(store.artifacts, ground.blobs, ground.clock, ground.ids),
         logs=LogOperations(
-            runs, LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)), ground.bell
+            runs,
+            LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)),
+            ground.bell,
+            ground.clock.now,
         ),
         run_files=RunFileOperations(runs, store.run_files, ground.blobs),
         secrets=SecretOperations(store.secrets, keyring_of(ground.config), store.audit),

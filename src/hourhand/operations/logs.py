@@ -4,8 +4,9 @@ Every answer is bounded in lines and in bytes, every search in what it looks at;
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -26,6 +27,7 @@ SCAN_RUNS_MAX: Final = 100
 """Runs that one search over a job looks at."""
 POLL_SECONDS: Final = 1.0
 """How long a stream can miss new lines when the wake-up is lost."""
+SAID_SOON: Final = timedelta(seconds=5)
 READ_SECONDS_MIN: Final = 0.2
 """Between two looks of one stream, however often it is woken."""
 
@@ -55,7 +57,10 @@ class JobMatches(msgspec.Struct, frozen=True):
 
 
 class LogOperations:
-    def __init__(self, runs: RunReader, source: LogSource, bell: Bell) -> None:
+    def __init__(
+        self, runs: RunReader, source: LogSource, bell: Bell, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._now = now
         self._runs = runs
         self._source = source
         self._bell = bell
@@ -185,11 +190,13 @@ class LogOperations:
         store the end of it."""
         if not run.state.is_final and run.attempt <= 1:
             return []
+        # A handler that completes its run in its own transaction says a moment later that its log is whole.
+        is_over = run.state.is_final and (run.ended_at is None or self._now() - run.ended_at > SAID_SOON)
         ends = await self._source.ends(run.run_id)
         return [
             LogLine(end.next_line, end.at or run.scheduled_for, "log", LOST_TEXT, attempt)
             for attempt, end in sorted(ends.items())
-            if end.is_whole is False and (run.state.is_final or attempt < run.attempt)
+            if end.is_whole is False and (is_over or attempt < run.attempt)
         ]
 
 
