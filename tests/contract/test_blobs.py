@@ -1,16 +1,23 @@
 """What every storage of blobs promises, whichever it is. A new one joins by adding one case."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
+from s3_server import ACCESS_KEY, SECRET_KEY, S3Server, serving
 
 from hourhand.blobs.choice import blobs_for
 from hourhand.blobs.settings import BlobSettings
+from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable
 from hourhand.ports.blobs import BlobMissing, Blobs, is_key
 
 MIB = 1024 * 1024
@@ -18,9 +25,31 @@ LARGE = os.urandom(MIB) * 19 + b"the end"
 """More than two parts of object storage, and no whole number of anything."""
 
 
-@pytest.fixture(params=["folder"])
-async def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Blobs]:
-    settings = BlobSettings(url=(tmp_path / "kept").as_uri())
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with serving(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+def s3_settings(server: S3Server, bucket: str, **more: Any) -> BlobSettings:
+    if not more.get("missing"):
+        (server.root / bucket).mkdir()
+    more.pop("missing", None)
+    given = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY, "timeout_seconds": 20.0, **more}
+    return BlobSettings(url=f"s3://{bucket}/some/prefix", endpoint=server.endpoint, region="us-east-1", **given)
+
+
+@pytest.fixture
+def bucket() -> str:
+    return f"bucket-{uuid4().hex}"
+
+
+@pytest.fixture(params=["folder", "s3"])
+async def blobs(request: pytest.FixtureRequest, tmp_path: Path, bucket: str) -> AsyncIterator[Blobs]:
+    if request.param == "s3":
+        settings = s3_settings(request.getfixturevalue("s3"), bucket)
+    else:
+        settings = BlobSettings(url=(tmp_path / "kept").as_uri())
     made = blobs_for(settings, tmp_path)
     await made.check()
     yield made
@@ -148,11 +177,16 @@ async def test_a_listing_shows_what_is_below_its_prefix_and_not_beside_it(blobs:
 
     assert await listed(blobs, "runs/1") == {"runs/1/a": 8, "runs/1/b/c": 10}
     assert await listed(blobs, "absent") == {}
+    assert sorted(await blobs.words("runs")) == ["1", "10"]
+    assert await blobs.words("absent") == []
     [times] = [[found.changed_at for found in batch] async for batch in blobs.list("runs/10")]
     assert before <= times[0] <= datetime.now(UTC) + timedelta(seconds=2)
 
 
-async def test_keys_that_share_a_folder_come_and_go_without_harm(blobs: Blobs) -> None:
+async def test_keys_that_share_a_folder_come_and_go_without_harm(tmp_path: Path) -> None:
+    blobs = blobs_for(BlobSettings(url=(tmp_path / "kept").as_uri()), tmp_path)
+    await blobs.check()
+
     async def come_and_go(number: int) -> None:
         for _ in range(15):
             await blobs.put(f"shared/deep/{number}", pieces(b"x"))
@@ -201,3 +235,131 @@ async def test_without_a_url_blobs_are_in_the_home(tmp_path: Path) -> None:
     await blobs.put("a", pieces(b"x"))
     assert (tmp_path / "blobs" / "a").read_bytes() == b"x"
     await blobs.close()
+
+
+# --- storage that is not as it should be --------------------------------------------------------------------
+
+
+async def faults_of(settings: BlobSettings, tmp_path: Path) -> list[BlobsUnavailable]:
+    """What every question comes to."""
+    blobs = blobs_for(settings, tmp_path)
+    faults = []
+    for question in (
+        blobs.check(),
+        blobs.put("small", pieces(b"x")),
+        blobs.put("large", pieces(LARGE, MIB)),
+        whole(blobs, "any"),
+        listed(blobs, "any"),
+        blobs.words("any"),
+    ):
+        with pytest.raises(BlobsUnavailable) as caught:
+            await question
+        assert SECRET_KEY not in str(caught.value)
+        faults.append(caught.value)
+    return faults
+
+
+async def test_a_bucket_that_is_not_there_is_told_as_such(s3: S3Server, bucket: str, tmp_path: Path) -> None:
+    faults = await faults_of(s3_settings(s3, bucket, missing=True), tmp_path)
+    assert isinstance(faults[0], BlobsUnsuitable)
+    assert f"the blobs in s3://{bucket}/some/prefix at {s3.endpoint} cannot be used: the bucket does not exist" == str(
+        faults[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"access_key_id": "nobody"}, "the access key is not known there"),
+        ({"secret_access_key": "wrong"}, "the secret access key does not belong to the access key"),
+    ],
+)
+async def test_wrong_credentials_are_told_and_not_shown(
+    s3: S3Server, bucket: str, tmp_path: Path, wrong: dict[str, str], why: str
+) -> None:
+    faults = await faults_of(s3_settings(s3, bucket, **wrong), tmp_path)
+    assert isinstance(faults[0], BlobsUnsuitable)
+    assert all(str(fault).endswith(why) for fault in faults[:2])
+
+
+async def test_a_server_that_is_not_there_is_told_within_its_time(bucket: str, tmp_path: Path) -> None:
+    nobody = S3Server("http://127.0.0.1:9", tmp_path, None)  # type: ignore[arg-type]
+    began = time.monotonic()
+    faults = await faults_of(s3_settings(nobody, bucket, timeout_seconds=1.0), tmp_path)
+    assert not any(isinstance(fault, BlobsUnsuitable) for fault in faults)
+    assert time.monotonic() - began < 30
+
+
+async def test_a_server_that_never_answers_is_given_up(bucket: str, tmp_path: Path) -> None:
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65536):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    stuck = S3Server(f"http://127.0.0.1:{port}", tmp_path, None)  # type: ignore[arg-type]
+    began = time.monotonic()
+    faults = await faults_of(s3_settings(stuck, bucket, timeout_seconds=0.5), tmp_path)
+    server.close()
+    assert all("did not answer" in str(fault) for fault in faults)
+    assert time.monotonic() - began < 30
+
+
+class Wire:
+    """Between client and server; it breaks in the middle of what is sent, as often as asked to."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._port = int(endpoint.rpartition(":")[2])
+        self.breaks_after: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> str:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        ends = [self._pass(reader, server_writer), self._pass(server_reader, writer)]
+        with contextlib.suppress(OSError):
+            await asyncio.gather(*ends)
+        for each in (writer, server_writer):
+            each.close()
+
+    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            if self.breaks_after is not None:
+                self.breaks_after -= len(data)
+                if self.breaks_after < 0:
+                    raise ConnectionResetError
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+@pytest.mark.parametrize("after", [100_000, 10_000_000, 19_000_000])
+async def test_a_connection_that_breaks_for_good_leaves_no_half_blob(
+    s3: S3Server, bucket: str, tmp_path: Path, after: int
+) -> None:
+    wire = Wire(s3.endpoint)
+    settings = s3_settings(s3, bucket, timeout_seconds=3.0)
+    through = blobs_for(replace(settings, endpoint=await wire.open()), tmp_path)
+    direct = blobs_for(settings, tmp_path)
+    await through.check()
+    wire.breaks_after = after
+
+    with pytest.raises(BlobsUnavailable):
+        await through.put("a/large", pieces(LARGE, MIB))
+
+    assert await listed(direct, "a") == {}
+    wire.breaks_after = None
+    assert (await through.put("a/large", pieces(LARGE, MIB))).size == len(LARGE)
+    wire.breaks_after = 5_000_000
+    with pytest.raises(BlobsUnavailable):
+        await whole(through, "a/large")
+    wire.breaks_after = None
+    assert await whole(through, "a/large") == LARGE
+    wire.close()

@@ -66,8 +66,8 @@ class ObjectBlobs:
         pieces = measured.pieces()
         first = await anext(pieces, bytearray())
         second = await anext(pieces, None)
-        measured.add(first)
         if second is None:
+            measured.add(first)
             with self._faults():
                 async with asyncio.timeout(self._seconds_max):
                     await self._store.put_async(path, bytes(first), use_multipart=False)
@@ -116,10 +116,13 @@ class ObjectBlobs:
                 await asyncio.gather(coming, return_exceptions=True)
 
     async def _size(self, key: str, path: str) -> int:
-        with self._faults(key):
-            async with asyncio.timeout(self._seconds_max):
-                found = await self._store.head_async(path)
-        return found["size"]
+        try:
+            with self._faults(key):
+                async with asyncio.timeout(self._seconds_max):
+                    return (await self._store.head_async(path))["size"]
+        except BlobMissing:
+            await self.check()  # such an answer has no body: the bucket may be missing as well
+            raise
 
     async def _range(self, key: str, path: str, start: int, end: int) -> bytes:
         with self._faults(key):
@@ -167,19 +170,15 @@ class ObjectBlobs:
             yield
         except TimeoutError:
             raise self._unavailable(f"it did not answer within {self._seconds_max:g} s") from None
-        except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise self._unsuitable(_REFUSALS["NoSuchBucket"]) from None
-            if key is None:
-                raise self._unavailable("it does not know what was asked for") from None
-            raise BlobMissing(key) from None
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             text = str(error)
             code = re.search(r"<Code>(\w{1,60})</Code>", text)
             if code is not None and code[1] in _REFUSALS:
                 raise self._unsuitable(_REFUSALS[code[1]]) from None
             if isinstance(error, PermissionDeniedError | UnauthenticatedError):
                 raise self._unsuitable(_REFUSALS["AccessDenied"]) from None
+            if isinstance(error, FileNotFoundError) and key is not None:
+                raise BlobMissing(key) from None
             raise self._unavailable(f"it answered {code[1]}" if code else _network_words(text)) from None
 
     def _unavailable(self, why: str) -> BlobsUnavailable:
