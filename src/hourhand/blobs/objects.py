@@ -34,6 +34,7 @@ _RETRIES_MAX: Final = 4
 _REFUSALS: Final = {
     "NoSuchBucket": "the bucket does not exist",
     "InvalidAccessKeyId": "the access key is not known there",
+    "XAdminUserNotFound": "the access key is not known there",  # versitygw's own word
     "SignatureDoesNotMatch": "the secret access key does not belong to the access key",
     "AccessDenied": "access is denied to these credentials",
     "PermanentRedirect": "the bucket is in another region: set blobs.region",
