@@ -77,6 +77,7 @@ def api_operations(
             store.secrets,
             # Where private addresses are allowed there is hardly a name that leads to anything else.
             None if ground.config.kinds.allow_private_targets else TargetNames(allow_private=False).faults,
+            artifacts=store.artifacts,
         ),
         runs=runs,
         cluster=ClusterOperations(store.nodes, store.runs, store.timetable, ground.clock, database_facts, late_loops),

@@ -135,3 +135,10 @@ def test_a_language_that_nobody_has_waits_and_explain_says_so(up: Up) -> None:
 def explained(up: Up, options: str) -> str:
     job = run(up, f"hourhand job create waits {options}")[0].strip()
     return run(up, f"hourhand run explain {up.client().wait_for_start(job).run_id}")[0]
+
+
+def test_a_job_that_names_what_was_not_uploaded_is_refused(up: Up) -> None:
+    payload = '{"artifact": "no-such-thing", "entry": "run"}'
+    said, told = run(up, f"hourhand job create none --kind script --payload '{payload}' || echo \"exit code $?\"")
+    assert said == "exit code 2\n"
+    assert "/payload/artifact: there is no artifact no-such-thing" in told

@@ -53,6 +53,7 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.submissions import KeyedSubmissions
 from hourhand.operations.unique_keys import repeated_unique_keys, unique_key_of
+from hourhand.ports.artifact_stores import ArtifactStore
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
@@ -107,6 +108,7 @@ class JobOperations:
         pauses: PauseLooks | None = None,
         secrets: SecretGrants | None = None,
         look_at_targets: LookAtTargets | None = None,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -121,7 +123,7 @@ class JobOperations:
         self._calendars = calendars
         self._nodes = nodes
         self._pauses = pauses
-        self._references = References(calendars, secrets, look_at_targets)
+        self._references = References(calendars, secrets, look_at_targets, artifacts)
 
     async def create(self, caller: Caller, request: JobRequest, key: IdempotencyKey | None = None) -> Submitted:
         """Stores one job together with whatever else arrives at the moment; returns after the commit. With a key that

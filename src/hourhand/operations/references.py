@@ -1,4 +1,4 @@
-"""What jobs name and must exist: calendars, secrets. Asked only of jobs that name any."""
+"""What jobs name and must exist: calendars, secrets, uploaded code. Asked only of jobs that name any."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from hourhand.model.artifacts import read_reference
 from hourhand.model.calendar import CalendarRule
 from hourhand.model.errors import Fault, InvalidFields
 from hourhand.model.job import JobDefinition
@@ -13,6 +14,7 @@ from hourhand.model.schedule import Timing
 from hourhand.model.secret_refs import references
 from hourhand.operations.calendars import calendar_faults, never_allowed
 from hourhand.operations.requests import Caller
+from hourhand.ports.artifact_stores import ArtifactStore
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.ports.secret_stores import SecretGrants
 
@@ -32,7 +34,9 @@ class References:
         calendars: CalendarStore | None,
         secrets: SecretGrants | None,
         look_at_targets: LookAtTargets | None = None,
+        artifacts: ArtifactStore | None = None,
     ) -> None:
+        self._artifacts = artifacts
         self._calendars = calendars
         self._secrets = secrets
         self._look_at_targets = look_at_targets
@@ -44,6 +48,7 @@ class References:
         faults = await self.calendar_faults(caller, [job[1].timing] if timing else [], now, lambda _: "")
         faults += await self.secret_faults(caller, [job] if payload else [], lambda _: "")
         faults += await self.target_faults([job] if payload else [], lambda _: "")
+        faults += await self.artifact_faults(caller, [job] if payload else [], lambda _: "")
         if faults:
             raise InvalidFields(faults)
 
@@ -52,6 +57,7 @@ class References:
         timings = [definition.timing for _, definition in jobs]
         faults = await self.calendar_faults(caller, timings, now, "/{}".format)
         faults += await self.secret_faults(caller, jobs, "/{}".format)
+        faults += await self.artifact_faults(caller, jobs, "/{}".format)
         return (faults + await self.target_faults(jobs, "/{}".format))[:FAULTS_MAX]
 
     async def calendar_faults(
@@ -71,6 +77,27 @@ class References:
             missing, rules = known[names]
             faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
         return faults
+
+    async def artifact_faults(
+        self, caller: Caller, jobs: Sequence[Named], pointer_of: Callable[[int], str]
+    ) -> list[Fault]:
+        """Uploaded code that is not there. Many jobs of a batch run the same, which is asked for once."""
+        named = [(place, job.payload["artifact"]) for place, (_, job) in enumerate(jobs) if runs_artifact(job)]
+        if self._artifacts is None or not named:
+            return []
+        missing = set()
+        for text in {text for _, text in named}:
+            reference = read_reference(text)
+            if reference is not None and await self._artifacts.find(caller.namespace_id, reference) is None:
+                missing.add(text)
+        hint = "upload it first: hourhand artifact upload"
+        return [
+            Fault(
+                f"{pointer_of(place)}/payload/artifact", "unknown-artifact", f"there is no artifact {text[:200]}", hint
+            )
+            for place, text in named
+            if text in missing
+        ]
 
     async def target_faults(self, jobs: Sequence[Named], pointer_of: Callable[[int], str]) -> list[Fault]:
         """Names of servers that lead where jobs may not go."""
@@ -108,7 +135,13 @@ class References:
 
 def names_others(definition: JobDefinition) -> bool:
     """Whether there is anything to ask for."""
-    return bool(definition.timing.calendars or definition.policy.secrets or definition.kind == "http")
+    if definition.kind == "http" or definition.timing.calendars or definition.policy.secrets:
+        return True
+    return runs_artifact(definition)
+
+
+def runs_artifact(definition: JobDefinition) -> bool:
+    return definition.kind == "script" and isinstance(definition.payload.get("artifact"), str)
 
 
 def unknown_secret(pointer: str, name: str) -> Fault:
