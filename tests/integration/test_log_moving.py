@@ -202,6 +202,15 @@ async def test_a_log_that_moves_while_it_is_read_is_read_to_its_end(store: Store
     assert await site.count("log_chunks") == 0
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 20, 64, 84])
+async def test_no_row_is_read_twice_however_many_there_are(store: Store, site: Site, rows: int) -> None:
+    run_id = run_at(0)
+    await write(store, run_id, 3, rows=rows)
+    assert await site.read(run_id) == expected(3 * rows)
+    async with aclosing(site.source.search(run_id, BEGINNING, "line", False, True)) as found:
+        assert [row.first_line async for row in found if not isinstance(row, Place)] == [*range(1, 3 * rows, 3)]
+
+
 class Dying:
     """Storage whose writer dies when the blob is there."""
 

@@ -36,8 +36,9 @@ class LogSource:
         while True:
             rows = await self._logs.read_rows(run_id, after, count)
             for row in rows:
-                yield row
-                after = max(after, row.end)
+                if row.end > after:  # the first one is told again while nothing follows it
+                    yield row
+                    after = row.end
             if len(rows) < count:
                 break
             count = min(count * 4, ROWS_MAX)
@@ -62,8 +63,10 @@ class LogSource:
             else:
                 found = await self._logs.read_rows(run_id, after, ROWS_MAX)
             for each in found:
-                yield each
-                after = max(after, each.end if isinstance(each, LogRow) else each)
+                end = each.end if isinstance(each, LogRow) else each
+                if end > after:
+                    yield each
+                    after = end
             if len(found) < ROWS_MAX:
                 break
         async for row in _moved_rows(moved, run_id, after):
