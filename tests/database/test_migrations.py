@@ -154,10 +154,8 @@ def test_sql_for_another_schema_does_not_mention_ours() -> None:
         assert ours.checksum == theirs.checksum
 
 
-def test_every_migration_has_a_number_of_its_own() -> None:
-    versions = [each.version for each in migrations("hourhand")]
-    assert versions == sorted(set(versions))
-    assert versions[:7] == [1, 2, 3, 4, 5, 6, 7]
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [each.version for each in migrations("hourhand")] == list(range(1, len(migrations("hourhand")) + 1))
 
 
 async def test_tasks_that_migrate_at_once_apply_once(url: str) -> None:
