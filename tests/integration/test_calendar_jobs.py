@@ -66,6 +66,16 @@ async def test_a_calendar_that_does_not_exist_is_refused_with_a_suggestion(
     assert codes(refused) == {"/1/calendars/1": "unknown-calendar"}
 
 
+async def test_calendars_that_do_not_exist_are_told_together_with_what_else_is_wrong(jobs: JobOperations) -> None:
+    with pytest.raises(InvalidFields) as refused:
+        await jobs.create(CALLER, daily(zone="Europe/Berln"))
+    assert codes(refused) == {"/zone": "unknown-timezone", "/calendars/0": "unknown-calendar"}
+    job = (await jobs.create(CALLER, daily(calendars=None))).job
+    with pytest.raises(InvalidFields) as refused:
+        await jobs.update(CALLER, job.job_id, JobPatch(zone="Europe/Berln", calendars=["nope"]))
+    assert codes(refused) == {"/zone": "unknown-timezone", "/calendars/0": "unknown-calendar"}
+
+
 async def test_a_schedule_of_which_calendars_leave_nothing_is_refused(
     jobs: JobOperations, calendars: CalendarOperations
 ) -> None:

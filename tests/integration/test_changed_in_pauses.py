@@ -4,7 +4,7 @@ import pytest
 from pause_stage import CALLER, SCOPES, PauseStage
 from sample_jobs import NAMESPACE, at, every, rows
 
-from hourhand.model.catchup import CatchUp
+from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.errors import Conflict
 from hourhand.model.pauses import PauseScope
 from hourhand.model.policy import Overlap, Policy
@@ -138,6 +138,19 @@ async def test_an_instant_of_a_pause_runs_also_where_the_recurring_schedule_ends
     await stage.go(31, 65, 66)
     assert await stage.told(job_id, 80) == {0: "run", 33: "run"} | dict.fromkeys((10, 20, 30, 40, 50), "paused")
     assert await rows(stage.store, "timetable") == []
+
+
+async def test_no_more_runs_are_made_than_a_budget_has_when_a_pause_ended_while_nobody_planned(
+    stage: PauseStage,
+) -> None:
+    beat = Every(every(10).schedules[0].interval, at(0))  # type: ignore[union-attr]
+    catchup = CatchUpPolicy(CatchUp.ALL)
+    job_id = await stage.job(Timing((beat, At(at(33))), max_runs=3), policy=ALLOW, catchup=catchup)
+    await stage.go(0, 5)
+    await stage.pause(PauseScope.JOB, job_id, 5, until=45)
+    await stage.pause(PauseScope.JOB, job_id, 80)
+    told = await stage.told(job_id, 80)
+    assert [due for due, status in told.items() if status == "run"] == [0, 33, 50]
 
 
 @pytest.mark.parametrize("verb", ["cancel", "schedule", "pause"])

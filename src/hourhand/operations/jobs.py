@@ -133,10 +133,10 @@ class JobOperations:
             new = self._new_job(caller, request, now)
             if names_others(new.definition):
                 await self._references.refuse_missing(caller, (new.job_id, new.definition), now)
-        except InvalidFields:
+        except InvalidFields as wrong:
             earlier = await self._earlier(caller, key, now)
             if not earlier:
-                raise
+                raise await self._references.with_unknown(caller, request.calendars, wrong) from None
             return Submitted(await self.get(caller, earlier[0]), replayed=True)
         if makes_recurring_runs(new):
             [new] = await around_pauses(self._pauses, [new], now)
@@ -242,7 +242,10 @@ class JobOperations:
             if old.state is JobState.CANCELLED:
                 raise Conflict("job-cancelled", "a cancelled job cannot be changed: create a new one")
             now = self._clock.now()
-            definition, cursor = self._changed(old, patch, now)
+            try:
+                definition, cursor = self._changed(old, patch, now)
+            except InvalidFields as wrong:
+                raise await self._references.with_unknown(caller, patch.calendars, wrong) from None
             await self._references.refuse_missing(
                 caller, (job_id, definition), now, timing=changes_timing(patch), payload=changes_work(patch)
             )

@@ -41,6 +41,13 @@ class References:
         self._secrets = secrets
         self._look_at_targets = look_at_targets
 
+    async def with_unknown(self, caller: Caller, named: object, wrong: InvalidFields) -> InvalidFields:
+        """What else is wrong with a request whose fields are, so that all is told at once: the calendars it names."""
+        told = any(fault.pointer.startswith("/calendars") for fault in wrong.faults)
+        if told or self._calendars is None or not isinstance(named, list) or not named:
+            return wrong
+        return InvalidFields([*wrong.faults, *await calendar_faults(self._calendars, caller.namespace_id, named)])
+
     async def refuse_missing(
         self, caller: Caller, job: Named, now: datetime, *, timing: bool = True, payload: bool = True
     ) -> None:

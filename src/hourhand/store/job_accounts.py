@@ -61,12 +61,12 @@ class JobAccounts:
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
 
     async def settle_overdue(
-        self, db: Connection, old: Record, now: datetime, runs: bool, keep_held: bool = False
+        self, db: Connection, old: Record, now: datetime, runs: bool, keep_held: bool = False, made: int = 0
     ) -> Settled:
         """Due times that passed while nobody was planning belong to the job as it was: before its cursor is set anew
         they get their runs by its catch-up policy, or without `runs` an entry in the ledger. Those of a pause of many
         are paused, also if that goes on, unless `keep_held` leaves them to whoever ends it; and what a calendar leaves
-        out is excluded."""
+        out is excluded. Of a budget of runs so many are taken that were `made` of earlier due times."""
         await self._pauses.wake_cursor(db, old["job_id"])
         cursors = await self._fetch(db, "lock_cursor", job_id=old["job_id"])
         if not cursors or cursors[0]["next_fire"] > now or is_paused(old, now):
@@ -83,7 +83,8 @@ class JobAccounts:
             # Nobody can say any more which times those were; the change may be what gives it another zone.
             return Settled()
         if timing.max_runs is not None:
-            found = within(await self._facts.budget_left(db, old["job_id"]), found)
+            left = await self._facts.budget_left(db, old["job_id"])
+            found = within(None if left is None else max(left - made, 0), found)
         missed = found.missed
         if not runs:
             missed = missed + [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]

@@ -284,12 +284,13 @@ class Jobs:
         catch_up: CatchUp,
     ) -> None:
         namespace_id, job_id, until = old["namespace_id"], old["job_id"], pause[2]
-        settled = await self._accounts.settle_overdue(db, old, now, runs=state is not JobState.CANCELLED)
+        cancelled = state is JobState.CANCELLED
         fires: list[datetime] = []
-        if state is JobState.CANCELLED:
-            await self._accounts.end_pause(db, old, now, Reason.JOB_CANCELLED)
-        elif state is not JobState.PAUSED or not is_paused(old, now):
+        if not cancelled and (state is not JobState.PAUSED or not is_paused(old, now)):
             fires = await self._accounts.settle_pause(db, old, now, catch_up)
+        settled = await self._accounts.settle_overdue(db, old, now, runs=not cancelled, made=len(fires))
+        if cancelled:
+            await self._accounts.end_pause(db, old, now, Reason.JOB_CANCELLED)
         await self._lock_runs(db, old)
         withdrawn = await self._withdraw(db, old, now)
         latest = await self._latest_made(db, old, now)
