@@ -197,7 +197,7 @@ async def test_a_calendar_deleted_the_very_moment_a_job_is_stored_is_a_conflict(
         async def find(self, namespace_id: int, names: Any) -> Any:
             return dict.fromkeys(names, rule)
 
-    jobs._calendars = cast("Any", Forgetful())
+    jobs._references._calendars = cast("Any", Forgetful())
     with pytest.raises(Conflict):
         await jobs.create(CALLER, daily())
     assert await rows(store, "jobs") == []
