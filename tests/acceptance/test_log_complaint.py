@@ -26,9 +26,7 @@ from harness import BIN, HOURHAND, Up, clean_environment, free_port, wait_for
 
 from hourhand.client import Client
 
-COUNT = (
-    "import sys, time\nfor n in range(1, int(sys.argv[1]) + 1): print(n, flush=True); time.sleep(float(sys.argv[2]))"
-)
+COUNT = "n=1; while [ $n -le $0 ]; do echo $n; sleep $1; n=$((n + 1)); done"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 HOLDING_BACK = """
 import sys
@@ -118,7 +116,7 @@ def answers(port: int) -> bool:
 
 
 def start(client: Client, lines: int, pause: float) -> UUID:
-    payload = {"argv": [sys.executable, "-c", COUNT, str(lines), str(pause)]}
+    payload = {"argv": ["sh", "-c", COUNT, str(lines), str(pause)]}
     job = client.create_job(name="counts", kind="command", payload=payload, max_retries=0)
     return client.wait_for_start(job.job_id).run_id
 

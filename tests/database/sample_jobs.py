@@ -129,7 +129,7 @@ class OpenTransaction:
             job_ids=[move.job_id],
             expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
             run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
-            run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires),
+            run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires), run_ready=list(move.fires),
             missed_job_ids=[], **columns_of([], "missed_"),
         )  # fmt: skip
 

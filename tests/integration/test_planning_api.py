@@ -55,6 +55,9 @@ def operations(store: Store, clock: SetClock) -> ApiOperations:
         artifacts=NOBODY,
         watch=NOBODY,
         logs=NOBODY,
+        callbacks=NOBODY,
+        run_files=NOBODY,
+        secrets=NOBODY,
     )  # fmt: skip
 
 

@@ -45,8 +45,10 @@ def main() -> None:
     channel.setblocking(False)
     os.set_inheritable(channel.fileno(), False)
     signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and so would programs
-        signal.signal(number, signal.SIG_DFL)
+    # Python ignores some, and whoever started the executor may have ignored others: nohup does. So would programs.
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     os.umask(0o077)
     kernel.adopt_orphans()
     launcher = Launcher(channel)

