@@ -37,6 +37,18 @@ def test_a_statement_that_began_before_the_hand_over_may_end_after_it() -> None:
     assert_accepted(story, 21)
 
 
+@pytest.mark.parametrize(("at", "caught"), [(49.7, False), (45.0, True)])
+def test_who_owned_a_shard_before_its_first_recorded_change_may_end_a_statement_and_no_more(
+    at: float, caught: bool
+) -> None:
+    story = Story(lasts=100.0)
+    job = story.job(schedule="every", every_seconds=60.0, anchor=51.0)
+    story.shard(7, "scheduler-2", at, 2)
+    owner = NODES["scheduler-2"]
+    story.life(job, 51.0, shard=7, actor="scheduler-1", shard_owner_id=owner, epoch=None)
+    (assert_caught if caught else assert_accepted)(story, 21)
+
+
 def test_an_epoch_that_goes_back_is_caught() -> None:
     story = taken_over()
     story.shard(7, "scheduler-2", 60.0, 1)

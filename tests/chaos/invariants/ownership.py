@@ -48,13 +48,16 @@ def _judge_writer(findings: Findings, log: Joined, run_id: str, birth: RunEvent,
 
 
 def _owner_names(log: Joined, birth: RunEvent, events: Sequence[ShardEvent]) -> set[str]:
-    """Who owned the shard at the write, or at most one statement earlier."""
+    """Who owned the shard at the write, or at most one statement earlier. Nobody where that is not known: owners from
+    before the recording are not in it."""
     place = bisect_right(events, birth.order, key=attrgetter("order")) - 1
     owners = {birth.shard_owner_id}
     while place >= 0:
         owners.add(events[place].owner_id)
         if events[place].at < birth.at - STATEMENT_SECONDS:
             break
+        if place == 0:
+            return set()
         place -= 1
     return {name for owner in owners if owner is not None and (name := log.node_names.get(owner))}
 
