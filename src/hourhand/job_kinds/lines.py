@@ -52,9 +52,11 @@ def lines_of(text: str) -> Iterator[str]:
 class LineSplitter:
     """Takes bytes as they come and gives lines. Holds at most one unfinished line in memory."""
 
-    __slots__ = ("_is_cut", "_rest")
+    __slots__ = ("_bytes_max", "_is_cut", "_rest")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
+        """`bytes_max`: longer lines are given in pieces."""
+        self._bytes_max = bytes_max
         self._rest = b""
         self._is_cut = False
         """Whether the unfinished line goes on where a piece of it was given already."""
@@ -67,8 +69,8 @@ class LineSplitter:
         if end >= 0:
             lines = self._quickly(data[:end]) or self._carefully(data[:end])
             data = data[end + 1 :]
-        if len(data) > LINE_BYTES_MAX:
-            pieces, data = _cut(data)
+        if len(data) > self._bytes_max:
+            pieces, data = _cut(data, self._bytes_max)
             lines += self._as_pieces(pieces, is_whole=False)
         self._rest = data
         return lines
@@ -89,14 +91,14 @@ class LineSplitter:
         if "\x00" in text:
             text = text.replace("\x00", "")
         lines = text.split("\n")
-        if self._is_cut or (len(whole) > LINE_BYTES_MAX and max(map(len, lines)) > LINE_BYTES_MAX // 4):
+        if self._is_cut or (len(whole) > self._bytes_max and max(map(len, lines)) > self._bytes_max // 4):
             return None
         return lines
 
     def _carefully(self, whole: bytes) -> list[str]:
         lines: list[str] = []
         for line in whole.split(b"\n"):
-            pieces, last = _cut(line)
+            pieces, last = _cut(line, self._bytes_max)
             lines += self._as_pieces([*pieces, _decoded(last)], is_whole=True)
         return lines
 
@@ -114,11 +116,11 @@ def _marked(pieces: list[str], was_cut: bool = False, goes_on: bool = False) -> 
     ]  # fmt: skip
 
 
-def _cut(line: bytes) -> tuple[list[str], bytes]:
+def _cut(line: bytes, bytes_max: int) -> tuple[list[str], bytes]:
     pieces: list[str] = []
-    while len(line) > LINE_BYTES_MAX:
-        at = LINE_BYTES_MAX
-        while at > LINE_BYTES_MAX - 4 and line[at] & 0b1100_0000 == _CONTINUATION_BITS:
+    while len(line) > bytes_max:
+        at = bytes_max
+        while at > bytes_max - 4 and line[at] & 0b1100_0000 == _CONTINUATION_BITS:
             at -= 1  # never in the middle of a character: both halves would be unreadable
         pieces.append(_decoded(line[:at]))
         line = line[at:]
@@ -132,11 +134,11 @@ def _decoded(line: bytes) -> str:
 class LineReader:
     """Follows one pipe from the event loop and hands on its lines."""
 
-    def __init__(self, fd: int, stream: str, lines: Lines) -> None:
+    def __init__(self, fd: int, stream: str, lines: Lines, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._fd = fd
         self._stream = stream
         self._lines = lines
-        self._splitter = LineSplitter()
+        self._splitter = LineSplitter(line_bytes_max)
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._is_paused = False

@@ -4,12 +4,24 @@ The executable is started once per attempt, contained like any other program. A 
 command could not: what it prints becomes log, progress and the outcome of its own attempt.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from hourhand.job_kinds.plugin_protocol import Description, Fail, Log, Progress, Result, read_message, run_request
+from hourhand.job_kinds.answers import outcome_of
+from hourhand.job_kinds.lines import lines_of, many_of
+from hourhand.job_kinds.plugin_protocol import (
+    LINE_BYTES_MAX,
+    Description,
+    Fail,
+    Log,
+    Progress,
+    Result,
+    read_message,
+    run_request,
+)
 from hourhand.job_kinds.plugin_schema import faults_by
 from hourhand.job_kinds.programs import Program, ProgramRunner
 from hourhand.model.errors import Fault
@@ -65,8 +77,9 @@ class PluginKind:
             message = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         talk = _Talk(task)
-        inner = msgspec.structs.replace(task, log=talk.take)
-        program = Program(self._command, stdin=run_request(task, _own(task.payload)), cwd="")
+        inner = msgspec.structs.replace(task, log=talk)
+        request = run_request(task, _own(task.payload))
+        program = Program(self._command, stdin=request, line_bytes_max=LINE_BYTES_MAX)
         try:
             ended = await self._programs.run(inner, program)
         finally:
@@ -79,31 +92,39 @@ class PluginKind:
 
 
 class _Talk:
-    """What one attempt says."""
+    """What one attempt says. It is what its program logs to: whoever floods it is made to wait, as every program is."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
+        self._log = many_of(task.log)
         self._said: Result | Fail | None = None
         self._lines = self._wrong = 0
 
-    def take(self, stream: str, line: str) -> None:
+    def __call__(self, stream: str, line: str) -> None:
+        self.many(stream, [line])
+
+    def many(self, stream: str, lines: list[str]) -> "asyncio.Future[None] | None":
         if stream != "stdout":
-            self._task.log(stream, line)
-            return
+            return self._log(stream, lines)
+        waits = [wait for line in lines for wait in self._take(line) if wait is not None]
+        return waits[-1] if waits else None
+
+    def _take(self, line: str) -> "list[asyncio.Future[None] | None]":
+        """Says what to wait for before more is read."""
         self._lines += 1
         match read_message(line):
             case Log(message):
-                for each in message.splitlines() or [""]:
-                    self._task.log("log", each)
+                return [self._log("log", list(lines_of("\n".join(message.splitlines()))))]
             case Progress(percent, message):
                 self._task.progress(percent, message)
             case (Result() | Fail()) as said:
                 if self._said is None:
                     self._said = said
                 else:
-                    self._tell(line, "comes after the attempt was over")
+                    return self._tell(line, "comes after the attempt was over")
             case str(why):
-                self._tell(line, why)
+                return self._tell(line, why)
+        return []
 
     def finish(self) -> None:
         if self._wrong > _WRONG_TOLD_MAX:
@@ -115,18 +136,19 @@ class _Talk:
             case ((Succeeded() | Failed()), Fail(message, retry, retry_after)):
                 return Failed(Reason.EXCEPTION, clipped(message) or "failed", retry, retry_after)
             case Succeeded(), Result(value):
-                return Succeeded(value)
+                return outcome_of(value)
             case Succeeded(), None:
                 wrong = f"; {self._wrong} of its {self._lines} lines were no messages" if self._wrong else ""
                 return Failed(Reason.EXCEPTION, f"the plugin ended without a result{wrong}", retryable=True)
             case _:
                 return ended
 
-    def _tell(self, line: str, why: str) -> None:
+    def _tell(self, line: str, why: str) -> "list[asyncio.Future[None] | None]":
         self._wrong += 1
-        self._task.log("stdout", line)
+        waits = [self._log("stdout", list(lines_of(line)))]
         if self._wrong <= _WRONG_TOLD_MAX:
-            self._task.log("log", f"plugin: line {self._lines} {why}")
+            waits.append(self._log("log", [f"plugin: line {self._lines} {why}"]))
+        return waits
 
 
 def _own(payload: Mapping[str, Any]) -> dict[str, Any]:

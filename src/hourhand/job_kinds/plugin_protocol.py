@@ -4,18 +4,22 @@ What an executable prints can be four things: a line for the log, progress, a re
 is text for the log; nothing it says can name a run, a state or a time.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
 
+import msgspec
+
 from hourhand.job_kinds.plugin_schema import schema_faults
+from hourhand.model.secret_refs import secret_bytes
 from hourhand.ports.job_kind import Task
 
 API_VERSION: Final = 1
-LINE_BYTES_MAX: Final = 16 * 1024
-"""Longer lines are cut, and so are no messages."""
+LINE_BYTES_MAX: Final = 1024 * 1024
+"""Longer lines are cut, and so are no messages. Of each attempt one may be in memory."""
 _MESSAGE_CHARS_MAX: Final = 4000
 
 
@@ -68,7 +72,7 @@ def run_request(task: Task, payload: Mapping[str, Any]) -> str:
                 "type": "run",
                 "api_version": API_VERSION,
                 "payload": payload,
-                "secrets": dict(task.secrets),
+                "secrets": {name: _told_secret(value) for name, value in task.secrets.items()},
                 "run_id": str(task.run_id),
                 "job_id": str(task.job_id),
                 "job_name": task.job_name,
@@ -81,6 +85,15 @@ def run_request(task: Task, payload: Mapping[str, Any]) -> str:
         )
         + "\n"
     )
+
+
+def _told_secret(value: str) -> str | dict[str, str]:
+    """As text, or where it is none, in a form that JSON can carry."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return {"base64": base64.b64encode(secret_bytes(value)).decode()}
+    return value
 
 
 def read_hello(text: str) -> Description:
@@ -107,9 +120,10 @@ def read_hello(text: str) -> Description:
 def read_message(line: str) -> Message | str:
     """A message, or in words why the line is none."""
     try:
-        said = json.loads(line)
-    except (ValueError, RecursionError):
-        return "is not JSON"
+        # Not the standard library's: what that takes for JSON cannot all be stored, such as NaN and half a character.
+        said = msgspec.json.decode(line)
+    except (ValueError, RecursionError):  # a fault that msgspec finds is a ValueError
+        return "is not JSON, or nested too deeply"
     if not isinstance(said, dict):
         return "is not an object"
     match said:
@@ -138,7 +152,8 @@ def _progress(said: Mapping[str, Any]) -> Progress | str:
     percent, message = said.get("percent"), said.get("message", "")
     if not isinstance(message, str) or not (percent is None or _is_number(percent)):
         return "has a percent that is no number, or a message that is no text"
-    return Progress(None if percent is None else min(100.0, max(0.0, float(percent))), message[:_MESSAGE_CHARS_MAX])
+    # Compared before it becomes a float: a whole number may be larger than any of these.
+    return Progress(None if percent is None else float(min(100, max(0, percent))), message[:_MESSAGE_CHARS_MAX])
 
 
 def _is_number(value: Any) -> bool:

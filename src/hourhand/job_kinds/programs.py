@@ -22,7 +22,7 @@ from hourhand.job_kinds.cgroups import GroupPlan, Groups, find_trees, remove_gro
 from hourhand.job_kinds.child import first_of, to_the_end
 from hourhand.job_kinds.launcher import Ended, Launch, Launched, Launcher, LauncherDied, SetUp
 from hourhand.job_kinds.leftovers import Leftovers
-from hourhand.job_kinds.lines import LineReader, many_of
+from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, many_of
 from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, usage_of
 from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE, ProgressFiles
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
@@ -78,6 +78,8 @@ class Program:
     """Written into the attempt's folder before the start, readable and executable by its user alone."""
     prepare: Callable[[Path], None] | None = None
     """Puts further things into the attempt's folder before the start, in a thread. An OSError is why nothing starts."""
+    line_bytes_max: int = LINE_BYTES_MAX
+    """Longer lines of its standard output are cut into pieces."""
     contained: bool = True
     """False for programs that contain by themselves what they run, and could not inside of another containment. What
     they start is still found and ended."""
@@ -264,7 +266,10 @@ class _Attempt:
             os.close(err_of_program)
             if given is not None:
                 os.close(given)
-        self._readers = [LineReader(out, "stdout", self._log), LineReader(err, "stderr", self._keep_and_log)]
+        self._readers = [
+            LineReader(out, "stdout", self._log, self._program.line_bytes_max),
+            LineReader(err, "stderr", self._keep_and_log),
+        ]
         host.progress.watch(self._folder, task.progress)
 
     async def ended(self) -> None:

@@ -6,6 +6,7 @@ import textwrap
 import pytest
 
 from hourhand.job_kinds import plugin_hello, registry
+from hourhand.job_kinds.lines import LINE_BYTES_MAX
 from hourhand.job_kinds.plugin import PluginKind
 from hourhand.job_kinds.plugin_hello import ask_hello
 from hourhand.job_kinds.plugin_protocol import Description, HelloFault, read_message
@@ -89,10 +90,87 @@ async def test_lines_that_are_no_messages_are_text_and_are_told_only_so_often(at
     assert len(logged.of("log")) == 21
 
 
+async def test_a_result_may_be_large(attempt):
+    outcome, _, _ = await attempt("""import json\nprint(json.dumps({"type": "result", "value": "x" * 200_000}))""")
+    assert outcome == Succeeded("x" * 200_000)
+    outcome, _, _ = await attempt("""import json\nprint(json.dumps({"type": "result", "value": "x" * 1_000_000}))""")
+    assert outcome.result.encoded == b'"' + b"x" * 1_000_000 + b'"', "too large for a row: it goes to a blob"
+
+
 async def test_a_line_that_is_too_long_is_no_message(attempt):
-    outcome, _, _ = await attempt("""import json\nprint(json.dumps({"type": "result", "value": "x" * 100_000}))""")
+    outcome, logged, _ = await attempt(
+        """import json\nprint(json.dumps({"type": "result", "value": "x" * 1_100_000}))"""
+    )
     assert isinstance(outcome, Failed)
     assert "no messages" in outcome.error
+    assert max(map(len, logged.of("stdout"))) <= LINE_BYTES_MAX + 2, "in the log it has lines of a usual length"
+
+
+async def test_a_result_that_no_database_would_store_is_made_storable_or_refused(attempt):
+    """Written as it is, it would fail the write of a whole batch of outcomes."""
+    outcome, _, _ = await attempt(r"""print('{"type": "result", "value": {"a\\u0000b": "c\\u0000"}}')""")
+    assert outcome == Succeeded({"a␀b": "c␀"})
+    outcome, logged, _ = await attempt(r"""print('{"type": "result", "value": "\\ud800"}')""")
+    assert isinstance(outcome, Failed)
+    assert "without a result" in outcome.error
+    assert "is not JSON" in logged.of("log")[0]
+
+
+async def test_a_message_that_is_out_of_all_bounds_takes_no_other_along(attempt):
+    outcome, _, progress = await attempt(
+        """
+        print('{"type": "progress", "percent": ' + "9" * 4000 + "}")
+        print('{"type": "result", "value": 1}')
+        """
+    )
+    assert outcome == Succeeded(1)
+    assert progress == [(100.0, "")]
+
+
+async def test_a_message_of_many_lines_is_logged_at_once_and_a_flood_of_them_is_made_to_wait(make_task, until):
+    source = """
+    import json
+    for _ in range(50):
+        print(json.dumps({"type": "log", "message": "x\\n" * 5000}))
+    print('{"type": "result", "value": 1}')
+    """
+    kind = PluginKind("demo", python(source), ProgramRunner(ProgramSettings(grace_seconds=0.3)), Description({}))
+    await kind.open()
+    logged = make_task({}, kind="demo")
+    taken, room = [], asyncio.get_running_loop().create_future()
+
+    class Log:
+        def __call__(self, stream, text):
+            raise AssertionError("one by one")
+
+        def many(self, stream, texts):
+            taken.append(len(texts))
+            return room
+
+    logged.task.log = Log()
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: taken)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert sum(taken) < 50 * 5000, "what is not read waits in the pipe, and so does the program"
+    assert taken[0] == 5000
+    room.set_result(None)
+    assert await running == Succeeded(1)
+    assert sum(taken) == 50 * 5000
+    await kind.close()
+
+
+async def test_a_secret_that_is_no_text_is_told_in_base64(make_task):
+    source = """
+    import json, sys
+    print(json.dumps({"type": "result", "value": json.loads(sys.stdin.readline())["secrets"]}))
+    """
+    kind = PluginKind("demo", python(source), ProgramRunner(), Description({}))
+    await kind.open()
+    logged = make_task({}, kind="demo")
+    logged.task.secrets = {"key": b"\x80\xff\x00".decode("utf-8", "surrogateescape"), "word": "hush é"}
+    assert await kind.run(logged.task) == Succeeded({"key": {"base64": "gP8A"}, "word": "hush é"})
+    await kind.close()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +238,7 @@ async def test_a_request_may_be_as_large_as_a_payload(attempt):
         "", "null", "[]", "{", '{"type": 1}', '{"type": "log"}', '{"type": "log", "message": 1}', '{"message": "x"}',
         '{"type": "progress", "percent": "50"}', '{"type": "progress", "percent": NaN}', '{"type": "fail"}',
         '{"type": "fail", "message": "x", "retry": "no"}', '{"type": "fail", "message": "x", "retry_after": -1}',
-        "[" * 50_000,
+        "[" * 50_000, '{"type": "result", "value": NaN}', '{"type": "result", "value": 1e999}',
     ],
 )  # fmt: skip
 def test_what_is_no_message_is_told_why(line):
