@@ -78,6 +78,8 @@ class Config:
     logs: "KeptLogSettings"
     log: LogSettings
     settings: tuple[Setting, ...] = field(default=(), repr=False, compare=False)
+    files: tuple[Path, ...] = field(default=(), repr=False, compare=False)
+    """What was read to make it: the file, and those that hold one secret each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class _Draft:
         self.keys = {key.name: key for key in all_keys()}
         self.found: dict[str, Setting] = {}
         self.faults: list[str] = []
+        self._files: list[Path] = []
         self._wrong: set[str] = set()
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:
@@ -221,6 +224,7 @@ class _Draft:
             if path is not None or not isinstance(error, FileNotFoundError | NotADirectoryError):
                 self.faults.append(f"{file}: cannot be read ({(error.strerror or str(error)).lower()})")
         else:
+            self._files.append(file.absolute())
             self._take_content(file, content, _key_lines(text))
 
     def _take_content(self, file: Path, content: Mapping[str, Any], lines: Mapping[str, int]) -> None:
@@ -261,6 +265,7 @@ class _Draft:
             return ""
         if not secret:
             self.faults.append(f"{variable}: {file} is empty")
+        self._files.append(Path(file).absolute())
         return secret
 
     def _take(self, key: Key, raw: Any, origin: str, *, is_text: bool, folder: Path | None = None) -> None:
@@ -290,7 +295,8 @@ class _Draft:
         }
         submit = SubmitSettings(horizon_seconds=values["scheduler.horizon_seconds"])
         settings = tuple(self.found[name] for name in self.keys)
-        return Config(home=values["home"], name=values["name"], submit=submit, settings=settings, **rooms)
+        files, home = tuple(self._files), values["home"]
+        return Config(home=home, name=values["name"], submit=submit, settings=settings, files=files, **rooms)
 
 
 def section_classes() -> dict[str, Any]:

@@ -284,6 +284,7 @@ class ExecutorNode(Node):
         super().__init__(config)
         from hourhand.job_kinds.artifact_cache import ArtifactCache
         from hourhand.job_kinds.registry import kinds_for_running, python_kind
+        from hourhand.wiring_hidden import hidden_from_programs
 
         settings = config.executor
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
@@ -291,7 +292,8 @@ class ExecutorNode(Node):
         artifacts = ArtifactCache(
             config.home / "artifact-cache", config.kinds.artifact_cache_bytes_max, self.store.artifacts, self.blobs
         )
-        self.kinds = kinds_for_running(replace(config.kinds, worker_processes_max=workers), [config.home], artifacts)
+        kinds = replace(config.kinds, worker_processes_max=workers)
+        self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)
         self._handler_facts = python_kind(self.kinds).facts()
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,18 @@ SETTINGS = {"HOURHAND_KINDS_GRACE_SECONDS": "1", "HOURHAND_KINDS_RUN_AS": "none"
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with Up(tmp_path_factory.mktemp("programs-up"), environment=SETTINGS) as up:
+def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration that lies elsewhere, for everybody to read."""
+    file = tmp_path_factory.mktemp("etc") / "hourhand.toml"
+    file.write_text("[kinds]\npids_max = 500  # hush\n")
+    file.chmod(0o644)
+    return file
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, configured: Path) -> Iterator[Up]:
+    environment = SETTINGS | {"HOURHAND_CONFIG": str(configured)}
+    with Up(tmp_path_factory.mktemp("programs-up"), environment=environment) as up:
         yield up
 
 
@@ -44,6 +55,15 @@ def test_a_memory_hog_fails_with_a_reason_and_every_attempt_tells_what_it_took(u
         assert usage.level == find_trees().level
         assert 10_000_000 < usage.memory_bytes_peak <= 64_000_000
         assert usage.cpu_seconds > 0
+
+
+@needs_root
+def test_a_command_finds_no_configuration_wherever_that_lies(up: Up, configured: Path) -> None:
+    with up.client() as client:
+        ended = run(client, ["sh", "-c", f"grep -c hush {configured}; wc -c < {configured}"])
+        said = [line.text for line in client.log_lines(ended.run_id) if line.stream == "stdout"]
+    assert said == ["0", "0"]
+    assert "hush" in configured.read_text()
 
 
 @needs_root
