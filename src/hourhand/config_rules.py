@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from hourhand.model.placement import LABEL_RULE, is_label
 from hourhand.model.resources import AmountFault, parse_amount
+from hourhand.runtime.signing import read_key
 
 _DATABASES: Final = ("database.url", "database.listen_url")
 SECRETS: Final = (*_DATABASES, "blobs.secret_access_key", "kinds.http_proxy")
@@ -47,10 +48,20 @@ def broken_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
         if not _KIND.fullmatch(name) or name in _OWN_KINDS:
             rule = "small letters, digits, - and _, the first a letter, at most 32; not a kind that is there already"
             yield ["kinds.plugins"], f"kinds.plugins: {name!r} cannot be the name of a kind: {rule}"
+    yield from _broken_signing_rules(v)
     for label in v["executor.labels"]:
         if not is_label(label):
             yield ["executor.labels"], f"executor.labels: {label!r} is none; {LABEL_RULE}"
     yield from _broken_resources(v["executor.resources"])
+
+
+def _broken_signing_rules(v: Mapping[str, Any]) -> Iterator[tuple[Sequence[str], str]]:
+    keys, required = "kinds.artifact_keys", "kinds.require_signed_artifacts"
+    for text in v[keys]:
+        if read_key(text) is None:
+            yield [keys], f"{keys}: {text[:60]!r} is no public key; hourhand artifact make-key prints one"
+    if v[required] and not v[keys]:
+        yield [keys, required], f"{required} needs {keys}: without the keys nothing could ever be signed by one"
 
 
 def _broken_resources(said: Sequence[str]) -> Iterator[tuple[Sequence[str], str]]:

@@ -31,6 +31,7 @@ from hourhand.runtime.ids import IdSource
 from hourhand.runtime.keyring import keyring_of
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
+from hourhand.runtime.signing import TrustedKeys
 from hourhand.runtime.sockets import refuse_taken_port
 from hourhand.runtime.stages import sample_stages
 from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
@@ -290,7 +291,11 @@ class ExecutorNode(Node):
         # A claimed sync run must not wait inside the executor: as many workers as there are places for it.
         workers = max(config.kinds.worker_processes_max, settings.slots_process)
         artifacts = ArtifactCache(
-            config.home / "artifact-cache", config.kinds.artifact_cache_bytes_max, self.store.artifacts, self.blobs
+            config.home / "artifact-cache",
+            config.kinds.artifact_cache_bytes_max,
+            self.store.artifacts,
+            self.blobs,
+            TrustedKeys(config.kinds.artifact_keys, config.kinds.require_signed_artifacts),
         )
         kinds = replace(config.kinds, worker_processes_max=workers)
         self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)

@@ -37,6 +37,7 @@ from hourhand.runtime.bell import Bell
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.ids import IdSource
 from hourhand.runtime.keyring import keyring_of
+from hourhand.runtime.signing import TrustedKeys
 from hourhand.store.callbacks import Callbacks
 from hourhand.store.forecasts import Forecasts
 from hourhand.store.log_packs import LogPacks
@@ -101,7 +102,13 @@ def api_operations(
         callbacks=CallbackOperations(
             Callbacks(ground.database), ProgressBoard(ground.database), ground.bus, ground.clock.now
         ),
-        artifacts=ArtifactOperations(store.artifacts, ground.blobs, ground.clock, ground.ids),
+        artifacts=ArtifactOperations(
+            store.artifacts,
+            ground.blobs,
+            ground.clock,
+            ground.ids,
+            TrustedKeys(ground.config.kinds.artifact_keys, ground.config.kinds.require_signed_artifacts),
+        ),
         logs=LogOperations(
             runs,
             LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)),

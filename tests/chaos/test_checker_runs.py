@@ -41,7 +41,7 @@ def test_a_program_that_does_not_exist_need_not_be_seen() -> None:
     story, job = one_off()
     run = story.born(job, 30.0)
     story.claim(run, 30.0)
-    story.finish(run, "failed", 30.1, "not_started")
+    story.finish(run, "failed", 30.1, "exec_not_found")
     assert_accepted(story, 7)
 
 

@@ -15,6 +15,7 @@ from hourhand.api.auth import Authenticator, Credentials, LoginThrottle, read_cr
 from hourhand.api.bodies import BodyRoom, Patience, Place, content_type_of, read_body, refuse_other_content, stream_body
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.gate import Gate
+from hourhand.api.multipart import FORM, boundary_of, one_file
 from hourhand.api.openapi import openapi_document
 from hourhand.api.parameters import IDEMPOTENCY_KEY, parse_query
 from hourhand.api.problems import problem_answer
@@ -223,7 +224,11 @@ class _Service:
     def _stream(self, endpoint: Endpoint, facts: Facts, receive: Receive) -> AsyncIterator[bytes]:
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
         refuse_other_content(facts.headers, endpoint.body_media)
-        return stream_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max)
+        pieces = stream_body(facts.headers, receive, bytes_max, self._settings.body_seconds_max)
+        content_type = facts.headers.get(b"content-type", b"").decode("latin-1")
+        if content_type.partition(";")[0].strip().lower() != FORM:
+            return pieces
+        return one_file(pieces, boundary_of(content_type))
 
     def _base_url(self, scope: Scope, facts: Facts) -> str:
         if self._settings.public_url is not None:

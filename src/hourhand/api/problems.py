@@ -32,6 +32,7 @@ STATUS: Final[Mapping[type[Exception], int]] = {
     errors.IdempotencyKeyReused: 422,
     errors.BodyTooLarge: 413,
     errors.ArchiveTooLarge: 413,
+    errors.ArtifactNotTrusted: 403,
     errors.UnsupportedMedia: 415,
     errors.InvalidFields: 422,
     errors.Overloaded: 503,
@@ -45,6 +46,9 @@ STATUS_BY_CODE: Final[Mapping[str, int]] = {"version-mismatch": 412}
 GRANTED_CODES: Final = frozenset({"shell-forbidden", "unverified-tls-forbidden", "proxy-forbidden"})
 """Faults of fields that are right as such, but need a grant of the configuration. A request that has no others is
 forbidden, not wrong."""
+
+TOO_LARGE_CODES: Final = frozenset({"payload-too-large"})
+"""Faults of fields that are right but for their size. A request that has no others is answered like a large body."""
 
 _TITLES: Final[Mapping[int, str]] = {
     400: "The request cannot be read",
@@ -111,8 +115,8 @@ def problem_answer(error: Exception, request_id: str, method: str = "", path: st
         emit(Event.REQUEST_FAILED, request_id=request_id, method=method, path=path[:500], exc_info=error)
         return _document(500, "internal-error", _INTERNAL, request_id)
     status, headers = _status_of(error), _headers_of(error)
-    if isinstance(error, errors.InvalidFields) and _lacks_a_grant(error):
-        return _document(403, error.faults[0].code, str(error), request_id, faults=error.faults)
+    if isinstance(error, errors.InvalidFields) and (special := _special_status(error)):
+        return _document(special, error.faults[0].code, str(error), request_id, faults=error.faults)
     if isinstance(error, refusals.NotReady):
         return _document(status, error.code, str(error), request_id, headers=headers, checks=error.checks)
     faults = error.faults if isinstance(error, errors.InvalidFields | errors.DuplicateJob) else ()
@@ -126,8 +130,10 @@ def _status_of(error: errors.HourhandError) -> int:
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 
-def _lacks_a_grant(error: errors.InvalidFields) -> bool:
-    return GRANTED_CODES.issuperset(fault.code for fault in error.faults)
+def _special_status(error: errors.InvalidFields) -> int | None:
+    """Where all faults are of one sort that HTTP has a status of its own for."""
+    codes = {fault.code for fault in error.faults}
+    return 403 if codes <= GRANTED_CODES else 413 if codes <= TOO_LARGE_CODES else None
 
 
 def _headers_of(error: errors.HourhandError) -> list[Header]:

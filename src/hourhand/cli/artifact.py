@@ -27,19 +27,38 @@ def artifact() -> None:
 @artifact.command()
 @click.argument("file")
 @click.option("--name", metavar="NAME", help="Another name than the file's.")
+@click.option("--sign-with", metavar="KEYFILE", help="Vouch for it by this private key, which `make-key` has made.")
 @session_options
-def upload(file: str, name: str | None) -> None:
+def upload(file: str, name: str | None, sign_with: str | None) -> None:
     """Upload a file. One named .zip, .tar, .tar.gz or .tgz is unpacked before it runs. Prints NAME@DIGEST."""
     from hourhand.cli.exits import NoInput
     from hourhand.cli.script_files import artifact_name
 
     with connected() as client:
         try:
-            kept = client.upload_artifact(name or artifact_name(file), file)
+            kept = client.upload_artifact(name or artifact_name(file), file, sign_with=sign_with)
         except OSError as error:
-            raise NoInput(f"{file} cannot be read ({(error.strerror or str(error)).lower()})") from None
+            what = error.filename or file
+            raise NoInput(f"{what} cannot be read ({(error.strerror or str(error)).lower()})") from None
     say(f"artifact {kept.name} is uploaded ({_size(kept)})")
     show(kept, lambda: click.echo(f"{kept.name}@{kept.digest}"))
+
+
+@artifact.command("make-key")
+@click.argument("file")
+def make_key(file: str) -> None:
+    """Make a key to sign artifacts by. The private half goes into a new FILE; the public one is printed, for
+    kinds.artifact_keys."""
+    from pathlib import Path
+
+    from hourhand.runtime.signing import make_signing_key
+
+    try:
+        public = make_signing_key(Path(file))
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be made ({(error.strerror or str(error)).lower()})") from None
+    say(f"{file} holds a new private key; who has it can sign code that executors trust")
+    click.echo(public)
 
 
 @artifact.command("list")
@@ -85,6 +104,7 @@ def show_(artifact: str) -> None:
                 ("form", found.form),
                 ("size", _size(found)),
                 ("uploaded", f"{when} by {found.uploaded_by}"),
+                ("signed", f"by the key {found.signed_by}" if found.signed_by else "no"),
             ]
         )
 

@@ -14,7 +14,9 @@ from uuid import UUID
 import msgspec
 
 from hourhand.client.calls import BASE, Call, params, reader, segment
+from hourhand.model.artifacts import signed_message
 from hourhand.model.errors import HourhandError
+from hourhand.runtime.signing import sign, write_signature
 
 _PIECE_BYTES: Final = 1 << 18
 ANSWER_SECONDS: Final = 600.0
@@ -33,6 +35,7 @@ class ArtifactView(msgspec.Struct, kw_only=True):
     unpacked_bytes: int | None = None
     uploaded_at: datetime | None = None
     uploaded_by: str = ""
+    signed_by: str | None = None
 
 
 class ArtifactPage(msgspec.Struct, kw_only=True):
@@ -53,9 +56,9 @@ _artifact: Final[Callable[[bytes], ArtifactView]] = reader(ArtifactView)
 _page: Final[Callable[[bytes], ArtifactPage]] = reader(ArtifactPage)
 
 
-def upload(name: str, digest: str, size: int) -> Call[ArtifactView]:
+def upload(name: str, digest: str, size: int, signature: str | None = None) -> Call[ArtifactView]:
     headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-    return Call("PUT", _path(name), _artifact, params({"digest": digest}), None, headers)
+    return Call("PUT", _path(name), _artifact, params({"digest": digest, "signature": signature}), None, headers)
 
 
 def get(reference: str) -> Call[ArtifactView]:
@@ -80,15 +83,19 @@ def _path(reference: str) -> str:
 
 
 class Sending:
-    """A file under way to the server: measured first, then read again as it is sent."""
+    """A file under way to the server: measured first, signed if there is a key, then read again as it is sent."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, name: str, file: BinaryIO, sign_with: str | os.PathLike[str] | None = None) -> None:
         self._file = file
         digest, self.size = hashlib.sha256(), 0
         for piece in self.pieces():
             digest.update(piece)
             self.size += len(piece)
         self.digest = f"sha256:{digest.hexdigest()}"
+        signature = None
+        if sign_with is not None:
+            signature = write_signature(sign(Path(sign_with), signed_message(name, digest.hexdigest())))
+        self.call = upload(name, self.digest, self.size, signature)
 
     def pieces(self) -> Iterator[bytes]:
         self._file.seek(0)

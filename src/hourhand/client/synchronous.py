@@ -363,12 +363,14 @@ class Client(SecretMethods):
 
     # --- uploaded code ------------------------------------------------------------------------------------
 
-    def upload_artifact(self, name: str, content: artifacts.Content) -> artifacts.ArtifactView:
+    def upload_artifact(
+        self, name: str, content: artifacts.Content, *, sign_with: str | PathLike[str] | None = None
+    ) -> artifacts.ArtifactView:
         """Keeps code on the server, for script jobs to run: bytes, a path, or an open file. What is named .zip, .tar,
-        .tar.gz or .tgz is unpacked before it runs."""
+        .tar.gz or .tgz is unpacked before it runs. `sign_with`: the file of a private key to vouch for it by."""
         with artifacts.opened(content) as file:
-            sending = artifacts.Sending(file)
-            call = artifacts.upload(name, sending.digest, sending.size)
+            sending = artifacts.Sending(name, file, sign_with)
+            call = sending.call
             pieces = sending.pieces()
             request = self._connection.request(call, self._http, pieces, artifacts.ANSWER_SECONDS)
             return self._send(call, request)

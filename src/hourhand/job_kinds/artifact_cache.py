@@ -17,11 +17,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from hourhand.model.artifacts import ENTRIES_MAX, UNPACKED_BYTES_MAX, Reference
+from hourhand.model.artifacts import ENTRIES_MAX, UNPACKED_BYTES_MAX, Reference, signed_message
 from hourhand.model.errors import BlobsUnavailable, DatabaseUnavailable
 from hourhand.ports.artifact_stores import ArtifactLookup, ArtifactRow
 from hourhand.ports.blobs import BlobMissing, Blobs
 from hourhand.runtime import archives
+from hourhand.runtime.signing import TrustedKeys
 
 LIMITS: Final = archives.ArchiveLimits(ENTRIES_MAX, UNPACKED_BYTES_MAX)
 _INCOMING: Final = ".incoming"
@@ -38,7 +39,16 @@ class ArtifactUnavailable(Exception):
 
 
 class ArtifactCache:
-    def __init__(self, folder: Path, bytes_max: int, lookup: ArtifactLookup, blobs: Blobs) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bytes_max: int,
+        lookup: ArtifactLookup,
+        blobs: Blobs,
+        trusted: TrustedKeys | None = None,
+    ) -> None:
+        """`trusted`: whose signatures this executor asks for, by its own configuration and whatever the API did."""
+        self._trusted = trusted or TrustedKeys()
         self._folder = folder
         self._bytes_max = bytes_max
         self._lookup = lookup
@@ -60,7 +70,14 @@ class ArtifactCache:
         if row is None:
             shown = reference.name or f"sha256:{reference.digest}"
             raise ArtifactUnavailable(f"there is no artifact {shown} in namespace {namespace}; upload it first", False)
+        if self._trusted.required and self._signer(row) is None:
+            message = f"artifact {row.name} sha256:{row.digest} is not signed by one of kinds.artifact_keys"
+            raise ArtifactUnavailable(f"{message}, and this executor runs no others", False)
         return row
+
+    def _signer(self, row: ArtifactRow) -> str | None:
+        signature = row.signature
+        return None if signature is None else self._trusted.signer(signed_message(row.name, row.digest), signature)
 
     @asynccontextmanager
     async def held(self, row: ArtifactRow) -> AsyncIterator[Path]:

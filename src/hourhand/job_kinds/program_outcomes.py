@@ -1,6 +1,7 @@
 """What the end of a program means: the outcome of its attempt, in words that a person can act on, and what it took."""
 
 import errno
+import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -57,15 +58,23 @@ def not_started(program: str, path: str, number: int | None, error: str) -> Fail
     if number == errno.EACCES and "/" not in program and shutil.which(program, path=path) is None:
         number = errno.ENOENT  # a folder in PATH that the user may not enter hides that the program is nowhere
     match number:
-        case errno.ENOENT:
-            message = f"{program!r} was not found on this executor"
+        case errno.ENOENT | errno.ENOTDIR:
+            reason, message = Reason.EXEC_NOT_FOUND, f"{_what_is_missing(program, path)} was not found on this executor"
         case errno.EACCES | errno.EPERM:
-            message = f"{program!r} may not be executed"
+            reason, message = Reason.NOT_EXECUTABLE, f"{program!r} may not be executed"
         case errno.ENOEXEC:
-            message = f"{program!r} is not a program: a script needs a first line such as #!/bin/sh"
+            told = f"{program!r} is not a program: a script needs a first line such as #!/bin/sh"
+            reason, message = Reason.NOT_EXECUTABLE, told
         case _:
-            message = f"{program!r} could not be started: {error}"
-    return Failed(Reason.NOT_STARTED, clipped(message), retryable=number in _PASSING_ERRORS)
+            reason, message = Reason.NOT_STARTED, f"{program!r} could not be started: {error}"
+    return Failed(reason, clipped(message), retryable=number in _PASSING_ERRORS)
+
+
+def _what_is_missing(program: str, path: str) -> str:
+    """The kernel says the same of a script that is there and names an interpreter that is not."""
+    found = shutil.which(program, path=path)
+    interpreted = found is not None and os.path.isabs(found)
+    return f"the interpreter that the first line of {program!r} names" if interpreted else repr(program)
 
 
 def not_prepared(step: str, error: str) -> Failed:

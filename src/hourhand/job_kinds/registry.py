@@ -64,6 +64,12 @@ class KindSettings:
     artifact_cache_bytes_max: int = 4 << 30
     """Room for uploaded code in the home; what was used longest ago goes first. An artifact that takes more than all of
     it cannot be run here."""
+    artifact_keys: tuple[str, ...] = ()
+    """Public keys (Ed25519, base64) of those who may sign uploaded code, as `hourhand artifact make-key` prints them;
+    the same for every API and executor."""
+    require_signed_artifacts: bool = False
+    """Whether uploaded code must be signed by one of `artifact_keys`: the API refuses all else, and executors check the
+    signature again before they run it. Scripts in payloads and commands are not concerned."""
     interpreters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further languages of scripts and the command that runs each: `{"lua": "lua5.4"}`; also others than the usual
     programs. What is not on this machine, or not for the user of jobs, is not offered."""

@@ -42,6 +42,12 @@ def read_reference(text: str) -> Reference | None:
     return Reference(found["name"], found["digest"])
 
 
+def signed_message(name: str, digest: str) -> bytes:
+    """What is signed of an artifact. The name is part of it: what was signed as one thing is not run as another. The
+    first line keeps a signature from meaning anything elsewhere."""
+    return f"hourhand artifact 1\n{name}\nsha256:{digest}\n".encode()
+
+
 def form_of(name: str) -> str:
     """`zip`, `tar` or `tar.gz` for what is unpacked before it runs, by the suffix; `file` for all else."""
     return next((form for suffix, form in _ARCHIVES if name.lower().endswith(suffix)), "file")

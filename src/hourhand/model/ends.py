@@ -36,7 +36,14 @@ REASONS: Final[Mapping[Reason, End]] = {
         "it could not start within the job's queue_timeout",
         "see whether something holds up others too (hourhand queue list, hourhand node list), or raise queue_timeout",
     ),
-    Reason.NOT_STARTED: End("the program could not be started", "see whether it exists on the executors"),
+    Reason.EXEC_NOT_FOUND: End(
+        "its program was not found on the executor", "install it there, or choose executors that have it: labels"
+    ),
+    Reason.NOT_EXECUTABLE: End(
+        "its program is there, but cannot be executed",
+        "see its mode, its first line (#!/bin/sh), and whether the user of jobs may reach it: kinds.run_as",
+    ),
+    Reason.NOT_STARTED: End("the program could not be started", "see its error; most of them are the machine's"),
     Reason.BAD_ARGUMENTS: End("the payload does not fit the handler", "correct it: hourhand job update {job_id}"),
     Reason.UNKNOWN_HANDLER: End("the executor has no such handler", "start executors with the module that has it"),
     Reason.TARGET_BLOCKED: End("the address is one that jobs may not call", "see kinds.allow_private_targets"),

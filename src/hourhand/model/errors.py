@@ -73,6 +73,14 @@ class ArchiveTooLarge(RequestError):
     code = "archive-too-large"
 
 
+class ArtifactNotTrusted(RequestError):
+    """Nobody whose word counts vouches for uploaded code. `code` is signature-required or signature-untrusted."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class UnsupportedMedia(RequestError):
     code = "unsupported-media-type"
 

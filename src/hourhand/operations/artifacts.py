@@ -24,9 +24,11 @@ from hourhand.model.artifacts import (
     is_artifact_name,
     read_digest,
     read_reference,
+    signed_message,
 )
 from hourhand.model.errors import (
     ArchiveTooLarge,
+    ArtifactNotTrusted,
     Conflict,
     Fault,
     InvalidFields,
@@ -38,6 +40,7 @@ from hourhand.operations.requests import Caller
 from hourhand.ports.artifact_stores import ArtifactRow, ArtifactStore, blob_key
 from hourhand.ports.blobs import BlobMissing, Blobs
 from hourhand.runtime import archives
+from hourhand.runtime.signing import TrustedKeys, read_signature
 
 LIMITS: Final = archives.ArchiveLimits(ENTRIES_MAX, UNPACKED_BYTES_MAX)
 _UPLOADS_MAX: Final = 8
@@ -58,6 +61,8 @@ class ArtifactView(msgspec.Struct, kw_only=True):
     unpacked_bytes: int | None
     uploaded_at: datetime
     uploaded_by: str
+    signed_by: str | None
+    """The id of the key that vouches for it; null when it was uploaded without a signature."""
 
 
 class Clock(Protocol):
@@ -78,7 +83,11 @@ class Download:
 
 
 class ArtifactOperations:
-    def __init__(self, store: ArtifactStore, blobs: Blobs, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, store: ArtifactStore, blobs: Blobs, clock: Clock, ids: Ids, trusted: TrustedKeys | None = None
+    ) -> None:
+        """`trusted`: those who may sign what is uploaded; without any, no signature is accepted."""
+        self._trusted = trusted or TrustedKeys()
         self._store = store
         self._blobs = blobs
         self._clock = clock
@@ -87,10 +96,20 @@ class ArtifactOperations:
         self._inspecting = asyncio.Semaphore(1)
 
     async def upload(
-        self, caller: Caller, name: str, digest: str | None, content: AsyncIterable[bytes]
+        self,
+        caller: Caller,
+        name: str,
+        digest: str | None,
+        content: AsyncIterable[bytes],
+        signature: str | None = None,
     ) -> ArtifactView:
-        """Keeps the content under the name. The name and digest are judged before anything is read."""
-        wanted = _judge(name, digest)
+        """Keeps the content under the name. Name, digest and signature are judged before anything is read, as far as
+        that can be. Raises ArtifactNotTrusted for one that nobody vouches for, where somebody must."""
+        wanted, signed = _judge(name, digest, signature)
+        if signed is None and self._trusted.required:
+            raise ArtifactNotTrusted(
+                "signature-required", f"artifact {name} is not signed, and only signed ones are kept"
+            )
         async with self._place():
             with tempfile.TemporaryFile(prefix="hourhand-upload-") as file:
                 found, size = await _spool(content, file)
@@ -99,11 +118,12 @@ class ArtifactOperations:
                     raise InvalidFields([Fault("/digest", "digest-mismatch", message)])
                 if not size:
                     raise InvalidFields([Fault("", "content-required", "there is nothing in it")])
+                signer = None if signed is None else self._signer(name, found, signed)
                 contents = await self._contents(file, form_of(name))
                 now = self._clock.now()
                 row = ArtifactRow(
                     self._ids.new_id(now), name, found, size, form_of(name),
-                    contents and contents.entries, contents and contents.size, now, caller.name,
+                    contents and contents.entries, contents and contents.size, now, caller.name, signed, signer,
                 )  # fmt: skip
                 return _view(await self._keep(caller, row, file))
 
@@ -143,6 +163,14 @@ class ArtifactOperations:
             yield
         finally:
             self._uploads -= 1
+
+    def _signer(self, name: str, digest: str, signature: bytes) -> str:
+        """A signature that cannot be checked is refused also where none is needed: to keep it would look like trust."""
+        signer = self._trusted.signer(signed_message(name, digest), signature)
+        if signer is None:
+            message = f"none of the keys in kinds.artifact_keys has signed this content as {name}"
+            raise ArtifactNotTrusted("signature-untrusted", message)
+        return signer
 
     async def _contents(self, file: IO[bytes], form: str) -> archives.Contents | None:
         if form == "file":
@@ -213,16 +241,20 @@ async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _judge(name: str, digest: str | None) -> str | None:
-    """The digest that is expected. Raises with everything that is wrong."""
+def _judge(name: str, digest: str | None, signature: str | None) -> tuple[str | None, bytes | None]:
+    """The digest that is expected, and the signature. Raises with everything that is wrong."""
     faults = [] if is_artifact_name(name) else [Fault("/name", "invalid-name", f"must be {ARTIFACT_NAME_RULE}")]
     wanted = None if digest is None else read_digest(digest)
     if digest is not None and wanted is None:
         message = "must be sha256: and 64 hexadecimal digits"
         faults.append(Fault("/digest", "invalid-digest", message))
+    signed = None if signature is None else read_signature(signature)
+    if signature is not None and signed is None:
+        message = "must be an Ed25519 signature: 64 bytes in base64"
+        faults.append(Fault("/signature", "invalid-signature", message))
     if faults:
         raise InvalidFields(faults)
-    return wanted
+    return wanted, signed
 
 
 def _view(row: ArtifactRow) -> ArtifactView:
@@ -236,4 +268,5 @@ def _view(row: ArtifactRow) -> ArtifactView:
         unpacked_bytes=row.unpacked_bytes,
         uploaded_at=row.uploaded_at,
         uploaded_by=row.uploaded_by,
+        signed_by=row.signed_by,
     )

@@ -22,6 +22,10 @@ class ArtifactRow:
     unpacked_bytes: int | None
     uploaded_at: datetime
     uploaded_by: str
+    signature: bytes | None = None
+    """Of its name and digest, when somebody vouches for it."""
+    signed_by: str | None = None
+    """The id of the key, by which the API checked it."""
 
     @property
     def blob_key(self) -> str:

@@ -9,6 +9,7 @@ import gzip
 import os
 import stat
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,12 +17,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
 
+from hourhand.model.artifacts import form_of
+
 _READ_BYTES_MAX: Final = 1 << 20
 """Names and notes of a member are read at once; larger ones are no names."""
 _COPY_BYTES: Final = 1 << 18
 _PATH_BYTES_MAX: Final = 1024
 _PART_BYTES_MAX: Final = 255
 _DEPTH_MAX: Final = 32
+_NESTED_MAX: Final = 3
+"""Archives within archives; whoever packs deeper means harm."""
+_LISTED_BYTES: Final = 400
+"""What an entry may take in the list of a zip file, on average. The list is read at once, and each entry in it costs
+memory."""
 
 
 class ArchiveUnsafe(Exception):
@@ -56,10 +64,17 @@ class _Member(NamedTuple):
 
 
 def inspect(file: BinaryIO, form: str, limits: ArchiveLimits) -> Contents:
-    """What the archive holds. Raises whatever keeps it from being unpacked."""
+    """What the archive holds. Raises whatever keeps it from being unpacked.
+
+    Archives inside of it stay packed here, but a job may unpack them: together they must not become more than the
+    archive itself may."""
+    entries = size = 0
+    room = _Room(limits)
     with _opened(file, form, limits) as archive:
-        members = [member._replace(handle=None) for member in _checked(archive.members(), limits)]
-    return Contents(len(members), sum(member.size for member in members))
+        for member in _checked(archive.members(), limits):
+            entries, size = entries + 1, size + member.size
+            _weigh_inner(archive, member, room, 1)
+    return Contents(entries, size)
 
 
 def unpack(file: BinaryIO, form: str, folder: Path, limits: ArchiveLimits) -> Contents:
@@ -77,17 +92,58 @@ def unpack(file: BinaryIO, form: str, folder: Path, limits: ArchiveLimits) -> Co
     return Contents(entries, size)
 
 
+class _Room:
+    """What archives within an archive may still become, all of them together."""
+
+    def __init__(self, limits: ArchiveLimits) -> None:
+        self.limits = limits
+        self._entries = limits.entries_max
+        self._bytes = limits.bytes_max
+
+    def take(self, path: str, entries: int, size: int) -> None:
+        self._entries -= entries
+        self._bytes -= size
+        if self._entries < 0 or self._bytes < 0:
+            most = f"{self.limits.entries_max} entries or {self.limits.bytes_max} bytes"
+            raise ArchiveTooLarge(f"with the archives inside of {path[:100]!r} it would become more than {most}")
+
+
+def _weigh_inner(archive: "_Tar | _Zip", member: _Member, room: _Room, depth: int) -> None:
+    """Counts what is in a member that is an archive itself. One that cannot be read is a file like any other."""
+    form = form_of(member.path)
+    if member.is_folder or form == "file":
+        return
+    if depth > _NESTED_MAX:
+        raise ArchiveTooLarge(f"{member.path[:100]!r} is an archive within {_NESTED_MAX} others")
+    room.take(member.path, 0, member.size)
+    with tempfile.TemporaryFile(prefix="hourhand-inner-") as inner:
+        _copy_content(archive, member, inner)
+        try:
+            with _opened(inner, form, room.limits) as nested:
+                for each in nested.members(judged=False):
+                    room.take(member.path, 1, each.size)
+                    _weigh_inner(nested, each, room, depth + 1)
+        except ArchiveUnreadable:
+            return
+
+
 def _copy(archive: "_Tar | _Zip", member: _Member, place: Path) -> int:
     mode = 0o555 if member.is_program else 0o444
-    written = 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with archive.open(member) as source, open(os.open(place, flags, 0o600), "wb") as target:
+    with open(os.open(place, flags, 0o600), "wb") as target:
+        written = _copy_content(archive, member, target)
+        os.fchmod(target.fileno(), mode)
+    return written
+
+
+def _copy_content(archive: "_Tar | _Zip", member: _Member, target: IO[bytes]) -> int:
+    written = 0
+    with archive.open(member) as source:
         while piece := _read(source):
             written += len(piece)
             if written > member.size:
                 raise ArchiveTooLarge(f"{member.path!r} is larger than it says")
             target.write(piece)
-        os.fchmod(target.fileno(), mode)
     return written
 
 
@@ -152,23 +208,25 @@ def _plain(path: str) -> str:
 
 def _opened(file: BinaryIO, form: str, limits: ArchiveLimits) -> "closing[_Tar | _Zip]":
     file.seek(0)
-    return closing(_Zip(file) if form == "zip" else _Tar(file, form == "tar.gz", limits))
+    return closing(_Zip(file, limits) if form == "zip" else _Tar(file, form == "tar.gz", limits))
 
 
 class _Zip:
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, limits: ArchiveLimits) -> None:
+        at_once = max(limits.entries_max * _LISTED_BYTES, _READ_BYTES_MAX)
         try:
-            self._zip = zipfile.ZipFile(file)
+            self._zip = zipfile.ZipFile(cast(IO[bytes], _Guarded(file, at_once=at_once, what="list of entries")))
         except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
             raise ArchiveUnreadable(f"this is not a zip file: {error}") from None
 
-    def members(self) -> Iterator[_Member]:
+    def members(self, judged: bool = True) -> Iterator[_Member]:
+        """Not `judged`: whatever they are."""
         for entry in self._zip.infolist():
             mode = entry.external_attr >> 16
             kind = stat.S_IFMT(mode)
-            if entry.flag_bits & 0x1:
+            if judged and entry.flag_bits & 0x1:
                 raise ArchiveUnreadable(f"{entry.filename[:100]!r} is encrypted")
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            if judged and kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise ArchiveUnsafe(f"{entry.filename[:100]!r} is neither a file nor a folder")
             # `filename` ends at a NUL and has slashes in the place of others; what was written is what is judged.
             folder = entry.is_dir() or kind == stat.S_IFDIR
@@ -196,7 +254,8 @@ class _Tar:
         except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
             raise ArchiveUnreadable(f"this is not a {'gzipped ' if is_packed else ''}tar file: {error}") from None
 
-    def members(self) -> Iterator[_Member]:
+    def members(self, judged: bool = True) -> Iterator[_Member]:
+        """Not `judged`: whatever they are."""
         while True:
             try:
                 entry = self._tar.next()
@@ -205,12 +264,12 @@ class _Tar:
             if entry is None:
                 return
             cast(Any, self._tar).members.clear()  # else all of them are remembered
-            if not (entry.isfile() or entry.isdir()) or entry.issparse():
+            if judged and (not (entry.isfile() or entry.isdir()) or entry.issparse()):
                 raise ArchiveUnsafe(f"{entry.name[:100]!r} is neither a file nor a folder")
             if entry.size < 0:
                 raise ArchiveUnreadable(f"{entry.name[:100]!r} has no size")
             size = entry.size if entry.isfile() else 0
-            yield _Member(entry.name, entry.isdir(), bool(entry.mode & 0o111), size, entry)
+            yield _Member(entry.name, not entry.isfile(), bool(entry.mode & 0o111), size, entry)
 
     def open(self, member: _Member) -> IO[bytes]:
         found = self._tar.extractfile(cast(tarfile.TarInfo, member.handle))
@@ -226,18 +285,27 @@ class _Tar:
 class _Guarded:
     """A stream that gives out no more than allowed, and little at once: a header of a gigabyte is no header."""
 
-    def __init__(self, source: Any, bytes_max: int) -> None:
+    def __init__(
+        self, source: Any, bytes_max: int | None = None, at_once: int = _READ_BYTES_MAX, what: str = "header"
+    ) -> None:
         self._source = source
         self._bytes_max = bytes_max
+        self._at_once = at_once
+        self._what = what
 
     def read(self, count: int = -1) -> bytes:
-        if count < 0 or count > _READ_BYTES_MAX:
-            raise ArchiveTooLarge("it has a header of more than a mebibyte")
-        data: bytes = self._source.read(count)
+        if count > self._at_once:
+            raise self._too_large()
+        data: bytes = self._source.read(count if count >= 0 else self._at_once + 1)
+        if len(data) > self._at_once:
+            raise self._too_large()
         return data
 
+    def _too_large(self) -> ArchiveTooLarge:
+        return ArchiveTooLarge(f"it has a {self._what} of more than {self._at_once} bytes")
+
     def seek(self, place: int, whence: int = 0) -> int:
-        if whence == 0 and place > self._bytes_max:
+        if self._bytes_max is not None and whence == 0 and place > self._bytes_max:
             raise ArchiveTooLarge(f"it would become more than {self._bytes_max} bytes")
         moved: int = self._source.seek(place, whence)
         return moved
@@ -245,3 +313,6 @@ class _Guarded:
     def tell(self) -> int:
         place: int = self._source.tell()
         return place
+
+    def seekable(self) -> bool:
+        return True

@@ -33,6 +33,8 @@ class Artifacts:
                 unpacked_bytes=row.unpacked_bytes,
                 uploaded_at=row.uploaded_at,
                 uploaded_by=row.uploaded_by,
+                signature=row.signature,
+                signed_by=row.signed_by,
             )
         return old[0]["artifact_id"] if old else None
 

@@ -9,7 +9,17 @@ from tests.chaos.joined import CLOCK_SLACK, FINAL, Effect, Hold, Joined, joined
 
 FAILURES: Final = frozenset({"failed", "timed_out"})
 FIRM_REASONS: Final = frozenset(
-    {"poison", "bad_arguments", "target_blocked", "result_too_large", "not_started", "unknown_handler", "deadline"}
+    {
+        "poison",
+        "bad_arguments",
+        "target_blocked",
+        "result_too_large",
+        "not_started",
+        "exec_not_found",
+        "not_executable",
+        "unknown_handler",
+        "deadline",
+    }
 )
 """Reasons for which a run fails whatever retries it has left."""
 HEARD_SECONDS: Final = 1.0

@@ -10,7 +10,9 @@ from tests.chaos.joined import EXECUTING, FINAL, RESULTS, Joined, joined
 
 from hourhand.model.states import STEPS
 
-NO_EFFECT: Final = frozenset({"not_started", "bad_arguments", "unknown_handler", "target_blocked", "poison"})
+NO_EFFECT: Final = frozenset(
+    {"not_started", "exec_not_found", "not_executable", "bad_arguments", "unknown_handler", "target_blocked", "poison"}
+)
 """Reasons for which a run fails without its job having been started."""
 BORN: Final = frozenset({"queued", "waiting", "skipped", "missed"})
 LEGAL: Final = frozenset(

@@ -126,9 +126,20 @@ async def test_a_program_that_cannot_be_started_is_not_retried(kind, make_task, 
         path.write_text(text)
         path.chmod(mode)
         outcome = await kind.run(make_task({"argv": [str(path)]}).task)
-        assert (outcome.reason, outcome.retryable) == (Reason.NOT_STARTED, False), outcome
-    outcome = await kind.run(make_task({"argv": ["no-such-program"]}).task)
-    assert outcome == Failed(Reason.NOT_STARTED, "'no-such-program' was not found on this executor", retryable=False)
+        assert (outcome.reason, outcome.retryable) == (Reason.NOT_EXECUTABLE, False), outcome
+    for missing in ("no-such-program", f"{shared}/no-such-program", f"{shared}/script/below-a-file"):
+        outcome = await kind.run(make_task({"argv": [missing]}).task)
+        said = f"{missing!r} was not found on this executor"
+        assert outcome == Failed(Reason.EXEC_NOT_FOUND, said, retryable=False)
+
+
+async def test_a_script_whose_interpreter_is_missing_is_told_apart_from_a_missing_one(kind, make_task, shared):
+    path = shared / "script"
+    path.write_text("#!/no/such/interpreter\n")
+    path.chmod(0o755)
+    outcome = await kind.run(make_task({"argv": [str(path)]}).task)
+    assert (outcome.reason, outcome.retryable) == (Reason.EXEC_NOT_FOUND, False)
+    assert outcome.error == f"the interpreter that the first line of {str(path)!r} names was not found on this executor"
 
 
 async def test_an_argument_list_that_the_kernel_refuses_fails_the_attempt(kind, make_task):

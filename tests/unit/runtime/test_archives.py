@@ -225,3 +225,63 @@ def test_an_archive_in_an_archive_stays_packed(tmp_path: Path) -> None:
     inner = zipped(("zeros", bytes(90_000))).getvalue()
     unpack(zipped(("inner.zip", inner)), "zip", tmp_path, LIMITS)
     assert everything_in(tmp_path) == {"inner.zip": inner}
+
+
+def packed_in(form: str, *entries: tuple[str, bytes]) -> io.BytesIO:
+    return (
+        zipped(*entries) if form == "zip" else tarred(*(member(name, content) for name, content in entries), form=form)
+    )
+
+
+@pytest.mark.parametrize("outer", ["zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("inner", ["zip", "tar.gz"])
+def test_archives_inside_count_with_what_they_would_become(outer: str, inner: str) -> None:
+    """As the famous zip of zips: each level is harmless by itself, and all of them together fill every disk."""
+    bomb = packed_in(inner, ("zeros", bytes(60_000))).getvalue()
+    one = packed_in(outer, (f"a.{inner}", bomb))
+    two = packed_in(outer, (f"a.{inner}", bomb), (f"b.{inner}", bomb))
+    assert inspect(one, outer, LIMITS).entries == 1
+    with pytest.raises(ArchiveTooLarge):
+        inspect(two, outer, LIMITS)
+
+
+def test_entries_of_archives_inside_count_too() -> None:
+    crowd = zipped(*((f"f{number}", b"") for number in range(30))).getvalue()
+    with pytest.raises(ArchiveTooLarge):
+        inspect(zipped(("a.zip", crowd), ("b.zip", crowd)), "zip", LIMITS)
+
+
+def test_archives_packed_into_each_other_too_often_are_refused() -> None:
+    content = b"x"
+    for depth in range(5):
+        content = zipped((f"{depth}.zip" if depth else "plain", content)).getvalue()
+        if depth < 4:
+            inspect(io.BytesIO(content), "zip", LIMITS)
+    with pytest.raises(ArchiveTooLarge):
+        inspect(io.BytesIO(content), "zip", LIMITS)
+
+
+def test_a_bomb_inside_does_not_hide_behind_a_link_or_a_password() -> None:
+    link = tarred(member("a", kind=tarfile.SYMTYPE, link="/tmp"), member("zeros", bytes(200_000)), form="tar.gz")
+    locked = zipped(("secret", b"x"), ("zeros", bytes(200_000))).getvalue()
+    at = locked.index(b"PK\x01\x02")
+    locked = locked[: at + 8] + bytes([locked[at + 8] | 1]) + locked[at + 9 :]
+    for name, inner in (("a.tar.gz", link.getvalue()), ("a.zip", locked)):
+        with pytest.raises(ArchiveTooLarge):
+            inspect(zipped((name, inner)), "zip", LIMITS)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + bytes(100)])
+def test_a_file_that_is_only_called_an_archive_is_a_file(content: bytes) -> None:
+    assert inspect(zipped(("a.zip", content)), "zip", LIMITS) == Contents(1, len(content))
+
+
+def test_a_list_of_entries_that_is_as_large_as_a_bomb_is_not_even_read() -> None:
+    """Every entry in it would cost a thousand bytes of memory before the first could be judged."""
+    entry = zipped(("f", b"")).getvalue()
+    at = entry.index(b"PK\x01\x02")
+    listed = entry[at : entry.index(b"PK\x05\x06")]
+    count = (1 << 20) // len(listed) + 1
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, count * len(listed), at, 0)
+    with pytest.raises(ArchiveTooLarge, match="list of entries"):
+        inspect(io.BytesIO(entry[:at] + listed * count + end), "zip", LIMITS)

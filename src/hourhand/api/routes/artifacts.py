@@ -7,6 +7,7 @@ import msgspec
 from hourhand.api.answers import Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
 from hourhand.api.endpoints import Call, Endpoint
+from hourhand.api.multipart import FORM
 from hourhand.api.parameters import CURSOR, Parameter, limit_parameter
 from hourhand.api.settings import ApiSettings
 from hourhand.api.streaming import StreamAnswer, stream_answer
@@ -15,9 +16,12 @@ from hourhand.operations.artifacts import ArtifactOperations, ArtifactView
 BASE: Final = "/api/v1/artifacts"
 _ONE: Final = BASE + "/{artifact}"
 _BYTES: Final = "application/octet-stream"
-_MEDIA: Final = (_BYTES, "application/zip", "application/gzip", "application/x-gzip", "application/x-tar")
+_MEDIA: Final = (_BYTES, "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", FORM)
 _NAME: Final = Parameter("name", "Only those of this name.")
 _DIGEST: Final = Parameter("digest", "sha256:… that the content must have; else nothing is kept and the answer is 422.")
+_SIGNATURE: Final = Parameter(
+    "signature", "Ed25519, in base64, of the name and the digest; 403 when no key of kinds.artifact_keys has made it."
+)
 
 
 class ArtifactListView(msgspec.Struct):
@@ -39,7 +43,7 @@ class ArtifactRoutes:
             ),
             Endpoint(
                 "PUT", _ONE, self.upload, tag, "Upload code under a name", ArtifactView, 201, bytes, body_media=_MEDIA,
-                body_bytes_max=self._bytes_max, streamed=True, parameters=(_DIGEST,),
+                body_bytes_max=self._bytes_max, streamed=True, parameters=(_DIGEST, _SIGNATURE),
             ),
             Endpoint("GET", _ONE, self.get, tag, "One artifact: by name, sha256:… or name@sha256:…", ArtifactView),
             Endpoint("GET", _ONE + "/content", self.download, tag, "Its content", media_types=(_BYTES,)),
@@ -56,7 +60,8 @@ class ArtifactRoutes:
 
     async def upload(self, call: Call) -> Answer:
         assert call.stream is not None, "the endpoint is streamed"
-        view = await self._artifacts.upload(call.caller, call.path["artifact"], call.query.text("digest"), call.stream)
+        digest, signature = call.query.text("digest"), call.query.text("signature")
+        view = await self._artifacts.upload(call.caller, call.path["artifact"], digest, call.stream, signature)
         return json_answer(view, 201, _etag(view))
 
     async def get(self, call: Call) -> Answer:

@@ -4,16 +4,21 @@ SELECT artifact_id FROM hourhand.artifacts
    FOR UPDATE;
 
 -- name: put_artifact
--- The same content under the same name is there once; uploaded again it has another id and is the newest of its name again.
+-- The same content under the same name is there once; uploaded again it has another id and is the newest of its name
+-- again. A signature stays when it is uploaded without one: it is of the same name and content.
 INSERT INTO hourhand.artifacts (artifact_id, namespace_id, name, digest, size, form, entries, unpacked_bytes, uploaded_at,
-                                uploaded_by)
-VALUES (@artifact_id, @namespace_id, @name, @digest, @size, @form, @entries, @unpacked_bytes, @uploaded_at, @uploaded_by)
+                                uploaded_by, signature, signed_by)
+VALUES (@artifact_id, @namespace_id, @name, @digest, @size, @form, @entries, @unpacked_bytes, @uploaded_at, @uploaded_by,
+        @signature, @signed_by)
 ON CONFLICT (namespace_id, name, digest) DO UPDATE
-   SET artifact_id = excluded.artifact_id, uploaded_at = excluded.uploaded_at, uploaded_by = excluded.uploaded_by;
+   SET artifact_id = excluded.artifact_id, uploaded_at = excluded.uploaded_at, uploaded_by = excluded.uploaded_by,
+       signature = CASE WHEN excluded.signature IS NULL THEN artifacts.signature ELSE excluded.signature END,
+       signed_by = CASE WHEN excluded.signature IS NULL THEN artifacts.signed_by ELSE excluded.signed_by END;
 
 -- name: list_artifacts
 -- The newest first.
-SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by
+SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by,
+       a.signature, a.signed_by
   FROM hourhand.artifacts a
  WHERE a.namespace_id = @namespace_id AND (@name::text IS NULL OR a.name = @name)
    AND (@before::uuid IS NULL OR a.artifact_id < @before)
@@ -22,7 +27,8 @@ SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_by
 
 -- name: find_artifact
 -- By name, by digest, or both; of several the one uploaded last.
-SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by
+SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by,
+       a.signature, a.signed_by
   FROM hourhand.artifacts a
  WHERE a.namespace_id = @namespace_id AND (@name::text IS NULL OR a.name = @name)
    AND (@digest::text IS NULL OR a.digest = @digest)
@@ -31,7 +37,8 @@ SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_by
 
 -- name: find_artifact_in
 -- The same by the name of the namespace, for executors.
-SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by
+SELECT a.artifact_id, a.name, a.digest, a.size, a.form, a.entries, a.unpacked_bytes, a.uploaded_at, a.uploaded_by,
+       a.signature, a.signed_by
   FROM hourhand.namespaces n
   JOIN hourhand.artifacts a USING (namespace_id)
  WHERE n.name = @namespace AND (@name::text IS NULL OR a.name = @name) AND (@digest::text IS NULL OR a.digest = @digest)
