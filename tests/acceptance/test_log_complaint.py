@@ -217,6 +217,7 @@ def test_the_command_line_follows_strips_and_searches(up: Up) -> None:
     ).stdout  # fmt: skip
     assert "\x1b[31mred" in on_terminal
     assert "\x1b[2J" not in on_terminal
+    assert on_terminal.endswith("\x1b[0m")  # whatever was left on: the prompt that comes next is its owner's
 
 
 def role_pid(up: Up, role: str) -> int:

@@ -1,8 +1,10 @@
 """A job's own work and the end of its run in one transaction: both, or neither, whatever breaks in between."""
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import asyncpg
@@ -11,14 +13,19 @@ from crew import Executor, the_run
 from sample_jobs import NAMESPACE, claim, due_job, execute, insert, returned, rows
 
 from hourhand import Context, RunTaken
+from hourhand.blobs.folder import FolderBlobs
 from hourhand.database.connections import Database
+from hourhand.executor.outputs import Outputs
+from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.transactions import Transactions
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
-from hourhand.model.errors import CommitUnknown, DatabaseUnavailable
+from hourhand.model.errors import BlobsUnavailable, CommitUnknown, DatabaseUnavailable
 from hourhand.model.outcome import Cancelled, Outcome
 from hourhand.model.retry import RetryPolicy
-from hourhand.model.states import RunState
+from hourhand.model.run_blobs import result_key
+from hourhand.model.states import Reason, RunState
 from hourhand.ports.job_kind import Task
+from hourhand.runtime.clock import DatabaseClock
 from hourhand.store.completions import Completion, Completions
 from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
@@ -29,13 +36,18 @@ Handler = Callable[[Context], Awaitable[Any]]
 class Ground:
     """An executor whose one handler has a table of its own in the same database."""
 
-    def __init__(self, store: Store, handler: Handler, connections: int = 4) -> None:
+    def __init__(self, store: Store, handler: Handler, connections: int = 4, blobs: FolderBlobs | None = None) -> None:
         self.store = store
         self.table = f"{store.database.schema}.effects"
         self.handler = handler
-        self.executor = Executor(store, self._run)
+        outputs = None if blobs is None else Outputs(blobs, DatabaseClock(), ExecutorSettings(result_bytes_max=400_000))
+        self.executor = Executor(store, self._run, outputs=outputs)
         self.transactions = Transactions(
-            Completions(store.database, store.live_runs), self.executor.recorder, self.executor.clock, connections
+            Completions(store.database, store.live_runs),
+            self.executor.recorder,
+            self.executor.clock,
+            connections,
+            outputs,
         )
         self.executor.attempts.transactions = self.transactions
 
@@ -249,6 +261,59 @@ async def test_a_result_that_cannot_be_stored_commits_nothing(store: Store) -> N
     [row] = await rows(store, "runs")
     assert (row["state"], row["attempt"]) == (RunState.FAILED, 1)
     assert "300002 bytes" in row["error"]
+
+
+@pytest.fixture
+async def blobs(tmp_path: Path) -> FolderBlobs:
+    made = FolderBlobs(tmp_path / "blobs")
+    await made.check()
+    return made
+
+
+async def test_a_large_result_is_in_its_blob_before_the_work_is_committed(store: Store, blobs: FolderBlobs) -> None:
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction(result="x" * 300_000) as db:
+            await db.execute(*ground.effect(ctx))
+
+    ground = await Ground(store, handler, blobs=blobs).open()
+    await ground.executor.drain()
+
+    assert await ground.effects() == 1
+    [row] = await rows(store, "runs")
+    run = await the_run(store, row["run_id"])
+    assert run.state is RunState.SUCCEEDED
+    assert run.result_reference is not None
+    kept = b"".join([piece async for piece in blobs.get(result_key(run.run_id, run.result_reference.fence))])
+    assert kept == b'"' + b"x" * 300_000 + b'"'
+    assert run.result_reference.digest == hashlib.sha256(kept).hexdigest()
+
+
+class Away(FolderBlobs):
+    async def put(self, key: str, content: Any) -> Any:
+        raise BlobsUnavailable("the blobs in s3://nowhere cannot be used: nobody listens there")
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "reason"),
+    [(400_000, FolderBlobs, Reason.RESULT_TOO_LARGE), (300_000, Away, Reason.OUTPUT_NOT_KEPT)],
+    ids=["too large for a blob", "storage away"],
+)
+async def test_a_large_result_that_cannot_be_kept_commits_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kind: type[FolderBlobs], reason: Reason
+) -> None:
+    monkeypatch.setattr("hourhand.executor.outputs._PAUSE_SECONDS", 0.001)
+    (tmp_path / "blobs").mkdir()
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction(result="x" * size) as db:
+            await db.execute(*ground.effect(ctx))
+
+    ground = await Ground(store, handler, blobs=kind(tmp_path / "blobs")).open()
+    await ground.executor.drain()
+
+    assert await ground.effects() == 0
+    [row] = await rows(store, "runs")
+    assert (row["state"], row["reason"]) == (RunState.FAILED, reason)
 
 
 async def test_the_result_is_taken_as_it_is_at_the_end_of_the_block(store: Store) -> None:

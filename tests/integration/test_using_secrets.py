@@ -12,7 +12,10 @@ from crew import Executor, the_run
 from msgspec import UNSET
 from sample_jobs import NAMESPACE, due_job, execute, insert, rows
 
+from hourhand.blobs.folder import FolderBlobs
+from hourhand.executor.outputs import Outputs
 from hourhand.executor.secrets import AttemptSecrets
+from hourhand.executor.settings import ExecutorSettings
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.outcome import Failed, Outcome, Snoozed, Succeeded
@@ -102,6 +105,33 @@ async def test_nothing_that_an_attempt_says_tells_a_value(store: Store, keyring:
         for row in await rows(store, table):
             assert VALUE not in str(dict(row))
             assert "Y29ycmVjdC1ob3JzZS1" not in str(dict(row))
+
+
+async def test_names_of_files_do_not_tell_a_value_and_stay_apart(
+    store: Store, keyring: Keyring, tmp_path: Path
+) -> None:
+    await put(store, keyring)
+    blobs = FolderBlobs(tmp_path / "blobs")
+    await blobs.check()
+
+    async def work(task: Task) -> Outcome:
+        for name in (f"of {VALUE}.txt", f"of {b64encode(VALUE.encode()).decode()}.txt", "plain.txt"):
+            place = tmp_path / "output" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(name)
+        assert task.keep_outputs is not None
+        await task.keep_outputs(tmp_path / "output")
+        return Succeeded()
+
+    run_id = await submit(store, "DB")
+    made = Executor(store, work, clock=(clock := DatabaseClock()), outputs=Outputs(blobs, clock, ExecutorSettings()))
+    made.attempts.secrets = AttemptSecrets(store.secrets, keyring, lambda: made.membership.node_id)
+    await (await made.join()).drain()
+
+    files = await store.run_files.run_files(run_id, 1, 10)
+    assert [file.name for file in files] == ["of [secret DB].txt", "of [secret DB].txt 1", "plain.txt"]
+    for file in files:
+        assert await store.run_files.find_run_file(run_id, 1, file.name) == file
 
 
 async def test_a_kind_that_breaks_over_a_value_does_not_tell_it(store: Store, keyring: Keyring) -> None:

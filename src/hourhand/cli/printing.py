@@ -2,26 +2,36 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from hourhand.cli.session import output_format
+
+_STEERS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What JSON leaves as it is, and a terminal obeys."""
 
 
 def show(data: Any, table: Callable[[], object]) -> None:
     """Prints `data` (views, lists and dicts of them) as JSON or YAML, or calls `table` to print it for people."""
     match output_format():
         case "json":
-            click.echo(json.dumps(plain(data), indent=2, ensure_ascii=False))
+            click.echo(json_text(plain(data)))
         case "yaml":
             from hourhand.cli.yaml_text import yaml_text
 
             click.echo(yaml_text(plain(data)), nl=False)
         case _:
             table()
+
+
+def json_text(data: Any, indent: int | None = 2) -> str:
+    """JSON with its letters as they are; those that would steer a terminal are escaped, also beyond what JSON asks."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain(data: Any) -> Any:

@@ -1,6 +1,7 @@
 """`--wait` and `--follow`: stays with a run until it is final, and ends the command as the run ended."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -9,7 +10,7 @@ from uuid import UUID
 import click
 
 from hourhand.cli.exits import RunFailed
-from hourhand.cli.printing import log_text, plain, say, show
+from hourhand.cli.printing import json_text, log_text, plain, say, show
 from hourhand.cli.progress import ProgressShown
 from hourhand.cli.session import output_format
 from hourhand.cli.times import length_text
@@ -86,24 +87,37 @@ def print_lines(
     lines: "Iterable[LogLineView]", err: bool = False, times: bool = False, color: bool | None = None
 ) -> None:
     """Log lines as text; the beginning of a further attempt is told on stderr."""
-    attempt = None
-    for line in lines:
-        if attempt not in (None, line.attempt):
-            say(f"--- attempt {line.attempt} ---")
-        attempt = line.attempt
-        stamp = f"{plain(line.at)} " if times and line.at else ""
-        # Told not to judge by itself: it would take the colours out of what goes into a file.
-        click.echo(stamp + log_text(line.text, err=err, color=color), err=err, color=True)
+    attempt, coloured = None, False
+    try:
+        for line in lines:
+            if attempt not in (None, line.attempt):
+                coloured = _end_colours(coloured, err)
+                say(f"--- attempt {line.attempt} ---")
+            attempt = line.attempt
+            stamp = f"{plain(line.at)} " if times and line.at else ""
+            text = log_text(line.text, err=err, color=color)
+            coloured = coloured or "\x1b" in text
+            # Told not to judge by itself: it would take the colours out of what goes into a file.
+            click.echo(stamp + text, err=err, color=True)
+    finally:
+        _end_colours(coloured, err)
+
+
+def _end_colours(coloured: bool, err: bool) -> bool:
+    """What a run has coloured, or hidden, must not colour or hide what comes after its log on the terminal."""
+    if coloured and (sys.stderr if err else sys.stdout).isatty():
+        from hourhand.model.log import NO_COLOUR
+
+        click.echo(NO_COLOUR, nl=False, err=err, color=True)
+    return False
 
 
 def show_lines(lines: "Iterable[LogLineView]", times: bool, color: bool | None) -> None:
     """Log lines in the format asked for; as JSON one object per line, as it comes."""
     match output_format():
         case "json":
-            import json
-
             for line in lines:
-                click.echo(json.dumps(plain(line), ensure_ascii=False))
+                click.echo(json_text(plain(line), indent=None))
         case "yaml":
             show(list(lines), lambda: None)
         case _:
@@ -114,9 +128,7 @@ def _print_result(run: "RunDetailView") -> None:
     if isinstance(run.result, str):
         click.echo(log_text(run.result))
     elif run.result is not None:
-        import json
-
-        click.echo(json.dumps(run.result, indent=2, ensure_ascii=False))
+        click.echo(json_text(run.result))
 
 
 def _failure(run: "RunDetailView") -> str:

@@ -30,6 +30,8 @@ class Listing:
     bytes: int = 0
     left_out: list[str] = field(default_factory=list)
     left_out_count: int = 0
+    entries: int = 0
+    """Files and folders that were looked at."""
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out_count += 1
@@ -61,10 +63,7 @@ class OutputFolder:
     def look_through(self, files_max: int, bytes_max: int) -> Listing:
         """In the order of names, so that the same files are taken whenever there are too many."""
         found = Listing()
-        for count, (name, facts) in enumerate(self._walk(self._root, "", 1, found)):
-            if count >= ENTRIES_MAX:
-                found.leave_out("…", f"more than {ENTRIES_MAX} entries are in the folder")
-                break
+        for name, facts in self._walk(self._root, "", 1, found):
             fault = name_fault(name) or self._fault(facts)
             if fault is None and len(found.names) >= files_max:
                 fault = f"there are more than {files_max} files"
@@ -82,6 +81,12 @@ class OutputFolder:
             names = sorted(entry.name for _, entry in zip(range(ENTRIES_MAX + 1), entries, strict=False))
         for inner in names:
             name = f"{path}{inner}"
+            # Folders count as well: without a file in any of them they would be looked through for ever.
+            found.entries += 1
+            if found.entries >= ENTRIES_MAX:
+                if found.entries == ENTRIES_MAX:
+                    found.leave_out("…", f"more than {ENTRIES_MAX} entries are in the folder")
+                return
             try:
                 facts = os.stat(inner, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISDIR(facts.st_mode):

@@ -122,7 +122,7 @@ class Outputs:
     async def _keep_file(self, attempt: InHand, folder: OutputFolder, name: str) -> RunFile:
         claim, number = attempt.claim, len(attempt.files)
         stored = await self._put(file_key(claim.run_id, claim.fence, number), lambda: _content(folder, name))
-        return RunFile(number, name, stored.size, stored.digest, claim.attempt, claim.fence)
+        return RunFile(number, _name_told(attempt, name), stored.size, stored.digest, claim.attempt, claim.fence)
 
     async def keep_result(self, attempt: InHand, outcome: Succeeded | Failed) -> Succeeded | Failed:
         """The outcome with a reference in the place of its result."""
@@ -158,6 +158,14 @@ class Outputs:
 def wants_blob(result: Any) -> bool:
     """Whether it cannot stand in a row: too large, or it would be taken for a reference there."""
     return type(result) is LargeResult or needs_blob(result)
+
+
+def _name_told(attempt: InHand, name: str) -> str:
+    """The name without values of secrets: it stands in rows, lists and addresses. No two become one by that."""
+    if attempt.masker is None or (told := attempt.masker.text(name)) == name:
+        return name
+    taken = {file.name for file in attempt.files}
+    return told if told not in taken else f"{told} {len(attempt.files)}"
 
 
 async def _content(folder: OutputFolder, name: str) -> AsyncIterator[bytes]:

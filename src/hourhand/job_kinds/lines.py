@@ -11,14 +11,13 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+from hourhand.model.log import CUT
 from hourhand.ports.job_kind import LogSink
 
 LINE_BYTES_MAX: Final = 16 * 1024
 READ_BYTES: Final = 64 * 1024
 """Read per turn of the event loop, so that a command that floods its output delays nobody for long."""
 DRAIN_BYTES_MAX: Final = 1024 * 1024
-CUT: Final = "…"
-"""Ends a piece of a line that was too long, and begins the next one."""
 _CONTINUATION_BITS: Final = 0b1000_0000
 
 Lines: TypeAlias = Callable[[str, list[str]], "asyncio.Future[None] | None"]

@@ -16,6 +16,8 @@ from hourhand.model.run import LogLine
 STREAMS: Final = ["stdout", "stderr", "log"]
 """Stored by position; never reorder."""
 NUMBER_MAX: Final = 2**31 - 2
+CUT: Final = "…"
+"""Ends a piece of a line that was too long, and begins the next one."""
 LOST_TEXT: Final = "… the log ends here: what came after this was not stored …"
 _COLOUR: Final = r"\x1b\[[0-9;:]*m"
 _STEERING: Final = re.compile(
@@ -23,8 +25,11 @@ _STEERING: Final = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # those that carry a text, such as a window's title
     r"|\x1b[ -/]*[0-~]?"  # short ones
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # and those that turn the order of letters around
 )
 _IS_COLOUR: Final = re.compile(_COLOUR)
+NO_COLOUR: Final = "\x1b[0m"
+"""Ends every colour."""
 
 
 class Place(NamedTuple):

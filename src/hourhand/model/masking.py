@@ -1,30 +1,30 @@
 """Takes the values of secrets out of everything that an attempt says, before any of it is stored.
 
-A value is recognised as it is, and in the forms that programs commonly give it: escaped for JSON, a shell, a URL, XML
-or Python; in base64 wherever it begins, in hexadecimal; line by line if it has several. That protects from accidents.
-Who wants to get a value past this can (spelt backwards, letter by letter), so logs stay as confidential as the job.
+A value is recognised as it is, in the forms that programs commonly give it (`secret_forms`), and where it shows when
+the text is read without its escapes, colours and breaks (`escapes`). That protects from accidents. Who wants to get a
+value past this can (spelt backwards, letter by letter), so logs stay as confidential as the job.
 """
 
-import base64
-import html
-import json
 import re
-import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from hourhand.model.secret_refs import secret_bytes
+from hourhand.model.escapes import octets_of, unbroken, unescaped
+from hourhand.model.log import CUT
+from hourhand.model.secret_forms import (
+    VALUE_CHARS_MIN,
+    WRAPPED,
+    base64_forms,
+    hexadecimal_forms,
+    plain_forms,
+    readings,
+)
 
-VALUE_CHARS_MIN: Final = 4
-"""Shorter values are not masked: they are part of too much that is no secret."""
-LINE_CHARS_MIN: Final = 8
-"""The same for a line of a value that has several."""
 FRAGMENT_CHARS_MIN: Final = 8
-"""A piece of a value at a place where text was cut is masked if it is as long as that."""
-LONG_LINE_CHARS: Final = 4096
-"""Lines of that length may be pieces of longer ones: those are cut after 16 KiB, and a character has up to 4 bytes."""
+"""A piece of a value at a place where text may have been cut is masked if it is as long as that."""
+CUT_CHARS_MIN: Final = 4
+"""The same where it is known to have been cut: of a value that lies across, at most three characters can be told."""
 FORMS_CHARS_MAX: Final = 256 * 1024
 """All forms together, the most likely ones first: of a very long value not every form is known."""
 _HEAD_CHARS: Final = 24
@@ -32,35 +32,39 @@ _HEAD_CHARS: Final = 24
 no larger than one for short ones."""
 _DEPTH_MAX: Final = 100
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
-_WRAPPED: Final = (76, 64)
-"""Columns at which programs break base64 into lines."""
-_ARMOUR: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
-"""The first and the last line of keys and certificates, which are no secret."""
+
+
+class _Span(NamedTuple):
+    """A place that is not to be told."""
+
+    begin: int
+    end: int
+    mask: str
 
 
 class Masker:
     """For the secrets of one attempt. Made once, used for every line."""
 
-    __slots__ = ("_base64", "_begins", "_fragment_max", "_mask_of", "_search", "_sorted", "_sorted_ends")
+    __slots__ = ("_base64", "_forms", "_fragment_max", "_mask_of", "_readings", "_sorted", "_sorted_ends")
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values`: by the names of their secrets."""
         self._mask_of: dict[str, str] = {}
         self._base64: set[str] = set()
         left = FORMS_CHARS_MAX
-        for forms_of in (_plain_forms, _base64_forms, _hexadecimal_forms):
+        for forms_of in (plain_forms, base64_forms, hexadecimal_forms):
             for name, value in values.items():
                 for form in forms_of(value):
                     if VALUE_CHARS_MIN <= len(form) <= left and not form.isspace() and form not in self._mask_of:
                         left -= len(form)
                         self._mask_of[form] = f"[secret {name}]"
-                        if forms_of is _base64_forms:
+                        if forms_of is base64_forms:
                             self._base64.add(form)
         self._sorted = sorted(self._mask_of)
         self._sorted_ends = sorted(form[::-1] for form in self._sorted)
         self._fragment_max = max(map(len, self._sorted), default=0)
-        self._begins = _begins(self._sorted)
-        self._search = re.compile(_pattern(sorted(self._begins), 0)).search if self._sorted else None
+        self._forms = _Finder(self._mask_of)
+        self._readings = _Finder(_read_forms(values))
 
     def __bool__(self) -> bool:
         return bool(self._mask_of)
@@ -70,7 +74,16 @@ class Masker:
 
     def text(self, text: str) -> str:
         """With every value replaced by the name of its secret."""
-        return text if self._search is None or self._search(text) is None else self._replaced(text)
+        spans = self._spans(text)
+        return _replaced(text, spans) if spans else text
+
+    def lines(self, lines: list[str]) -> list[str]:
+        """The same for lines that follow each other; as many come back. Values that go over several are found."""
+        joined = "\n".join(lines)
+        spans = self._spans(joined)
+        if not spans:  # as nearly always: one search for all of them
+            return lines
+        return _replaced(joined, [part for span in spans for part in _by_line(joined, span)]).split("\n")
 
     def cut_text(self, text: str) -> str:
         """The same for text whose lines may have been cut before they came here: pieces of values at the beginnings and
@@ -79,14 +92,19 @@ class Masker:
             return text
         return "\n".join(self.piece(line, begins_cut=True, ends_cut=True) for line in self.text(text).split("\n"))
 
-    def piece(self, text: str, begins_cut: bool, ends_cut: bool) -> str:
-        """A piece of a line that was too long to be kept as one."""
+    def piece(self, text: str, begins_cut: bool, ends_cut: bool, chars_min: int = FRAGMENT_CHARS_MIN) -> str:
+        """A piece of a line that was too long to be kept as one, with or without the marks that say so."""
         text = self.text(text)
-        if begins_cut and (found := self._fragment(text[: self._fragment_max][::-1], self._sorted_ends)):
-            mask = self._mask_of[found[0][::-1]]
-            text = mask + text[found[1] :]
-        if ends_cut and (found := self._fragment(text[-self._fragment_max :], self._sorted)):
-            text = text[: len(text) - found[1]] + self._mask_of[found[0]]
+        if begins_cut:
+            mark = CUT if text.startswith(CUT) else ""
+            rest = text.removeprefix(CUT)
+            if found := self._fragment(rest[: self._fragment_max][::-1], self._sorted_ends, chars_min):
+                text = mark + self._mask_of[found[0][::-1]] + rest[found[1] :]
+        if ends_cut:
+            mark = CUT if text.endswith(CUT) else ""
+            rest = text.removesuffix(CUT)
+            if found := self._fragment(rest[-self._fragment_max :], self._sorted, chars_min):
+                text = rest[: len(rest) - found[1]] + self._mask_of[found[0]] + mark
         return text
 
     def json(self, value: Any, depth: int = 0) -> Any:
@@ -110,40 +128,35 @@ class Masker:
 
     # --- steps -------------------------------------------------------------------------------------------
 
-    def _replaced(self, text: str) -> str:
-        parts: list[str] = []
-        kept = at = 0
-        last = ""
-        while (found := self._find(text, at)) is not None:
-            begin, form = found
-            end = begin + len(form)
-            if form in self._base64:  # the letters beside it hold bits of it, too
-                most = end + 3
-                begin -= 1 if begin > kept and text[begin - 1] in _BASE64 else 0
-                while end < min(len(text), most) and text[end] in _BASE64:
-                    end += 1
-            mask = self._mask_of[form]
-            if begin > kept or mask != last:  # else it goes on: the lines of one value are one
-                parts += [text[kept:begin], mask]
-            kept = at = end
-            last = mask
-        return "".join([*parts, text[kept:]])
+    def _spans(self, text: str) -> list[_Span]:
+        """What is not to be told of a text, in order, without overlaps."""
+        if not self._mask_of:
+            return []
+        spans = [self._wider(text, span) for span in self._forms.spans(text)]
+        for read, places in unescaped(text):
+            if found := list(self._readings.spans(read)):
+                spans += _in_the_text(found, places())
+        if (joined := unbroken(text)) is not None:
+            read, places = joined
+            if found := [self._wider(read, span) for span in self._forms.spans(read)]:
+                spans += _in_the_text(found, places())
+        return _merged(spans) if len(spans) > 1 else spans
 
-    def _find(self, text: str, at: int) -> tuple[int, str] | None:
-        """The first form from there on, the longest that begins at its place."""
-        assert self._search is not None
-        while (match := self._search(text, at)) is not None:
-            begin = match.start()
-            for form in self._begins[match[0]]:
-                if text.startswith(form, begin):
-                    return begin, form
-            at = begin + 1
-        return None
+    def _wider(self, text: str, span: _Span) -> _Span:
+        """With the letters beside base64: they hold bits of it, too."""
+        begin, end, mask = span
+        if text[begin:end] not in self._base64:
+            return span
+        most = min(len(text), end + 3)
+        begin -= 1 if begin > 0 and text[begin - 1] in _BASE64 else 0
+        while end < most and text[end] in _BASE64:
+            end += 1
+        return _Span(begin, end, mask)
 
-    def _fragment(self, text: str, ordered: list[str]) -> tuple[str, int] | None:
+    def _fragment(self, text: str, ordered: list[str], chars_min: int) -> tuple[str, int] | None:
         """The longest end of a text that a form begins with, if it is long enough to tell anything: the form, and how
         many characters."""
-        for start in range(len(text) - FRAGMENT_CHARS_MIN + 1):
+        for start in range(len(text) - chars_min + 1):
             piece = text[start:]
             place = bisect_left(ordered, piece)
             if place < len(ordered) and ordered[place].startswith(piece):
@@ -152,29 +165,106 @@ class Masker:
 
 
 class LineMask:
-    """Masks the lines of one attempt as they come, many at a time. Lines that were too long come in pieces, the rest of
-    one at the beginning of what comes next; a value is not told by halves there either."""
+    """Masks the lines of one attempt as they come, many at a time. A line that was too long comes in pieces, and base64
+    in lines, the rest of them at the beginning of what comes next; a value is not told by halves there either."""
 
-    __slots__ = ("_masker", "_seen_long")
+    __slots__ = ("_goes_on", "_masker")
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
-        self._seen_long = False
+        self._goes_on = False
+        """Whether base64 may go on in the next line."""
 
     def __call__(self, texts: list[str]) -> list[str]:
         masker = self._masker
-        if not self._seen_long and max(map(len, texts), default=0) < LONG_LINE_CHARS:
-            joined = "\n".join(texts)
-            # One search for all: nearly always there is nothing to do.
-            return texts if masker.text(joined) is joined else [masker.text(text) for text in texts]
-        masked = []
-        after_long = self._seen_long
-        for text in texts:
-            is_long = len(text) >= LONG_LINE_CHARS
-            masked.append(masker.piece(text, begins_cut=after_long, ends_cut=is_long))
-            after_long = is_long
-        self._seen_long = True
+        if not texts or not masker:
+            return texts
+        went_on, self._goes_on = self._goes_on, len(texts[-1]) in WRAPPED and _BASE64.issuperset(texts[-1])
+        masked = masker.lines(texts)
+        if CUT in "".join(texts):
+            masked = [
+                masker.piece(line, line.startswith(CUT), line.endswith(CUT), CUT_CHARS_MIN) if CUT in line else line
+                for line in masked
+            ]
+        if went_on or self._goes_on:
+            masked = list(masked)
+            masked[0] = masker.piece(masked[0], begins_cut=went_on, ends_cut=False)
+            masked[-1] = masker.piece(masked[-1], begins_cut=False, ends_cut=self._goes_on)
         return masked
+
+
+class _Finder:
+    """Finds the first of many forms, the longest at its place."""
+
+    __slots__ = ("_begins", "_mask_of", "_search")
+
+    def __init__(self, mask_of: Mapping[str, str]) -> None:
+        self._mask_of = mask_of
+        self._begins = _begins(sorted(mask_of))
+        self._search = re.compile(_pattern(sorted(self._begins), 0)).search if mask_of else None
+
+    def spans(self, text: str) -> Iterator[_Span]:
+        at = 0
+        while self._search is not None and (match := self._search(text, at)) is not None:
+            begin = match.start()
+            at = begin + 1
+            for form in self._begins[match[0]]:
+                if text.startswith(form, begin):
+                    at = begin + len(form)
+                    yield _Span(begin, at, self._mask_of[form])
+                    break
+
+
+def _read_forms(values: Mapping[str, str]) -> dict[str, str]:
+    """What is looked for where escapes are read: the values themselves, as bytes."""
+    forms: dict[str, str] = {}
+    left = FORMS_CHARS_MAX
+    for name, value in values.items():
+        for reading in readings(value):
+            for form in dict.fromkeys((octets_of(reading), octets_of(reading.replace(" ", "+")))):
+                if VALUE_CHARS_MIN <= len(form) <= left and not form.isspace() and form not in forms:
+                    left -= len(form)
+                    forms[form] = f"[secret {name}]"
+    return forms
+
+
+def _in_the_text(spans: list[_Span], places: Any) -> list[_Span]:
+    """Where in a text that stands which was found in a reading of it."""
+    return [_Span(places[span.begin][0], places[span.end - 1][1], span.mask) for span in spans]
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    """In order; what overlaps becomes one, by the name of the first."""
+    merged: list[_Span] = []
+    for span in sorted(spans, key=lambda each: (each.begin, -each.end)):
+        if merged and span.begin < merged[-1].end:
+            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return merged
+
+
+def _by_line(text: str, span: _Span) -> Iterator[_Span]:
+    """A part of it for each line that it goes over; the marks where a line was cut stay."""
+    begin = span.begin
+    while begin < span.end:
+        line_end = text.find("\n", begin, span.end)
+        end = span.end if line_end < 0 else line_end - text.endswith(CUT, begin, line_end)
+        if begin < end:
+            yield _Span(begin, end, span.mask)
+        if line_end < 0:
+            return
+        begin = line_end + 1 + text.startswith(CUT, line_end + 1)
+
+
+def _replaced(text: str, spans: list[_Span]) -> str:
+    parts: list[str] = []
+    kept, last = 0, ""
+    for begin, end, mask in spans:
+        if begin > kept or mask != last:  # else it goes on: the lines of one value are one
+            parts += [text[kept:begin], mask]
+        kept, last = end, mask
+    return "".join([*parts, text[kept:]])
 
 
 def _begins(forms: list[str]) -> dict[str, list[str]]:
@@ -212,79 +302,3 @@ def _common(one: str, other: str) -> int:
         if mine != theirs:
             return place
     return min(len(one), len(other))
-
-
-def _plain_forms(value: str) -> Iterator[str]:
-    """The value, and what becomes of it in quotes."""
-    texts = [value, value.strip()]
-    lines = [line.strip() for line in value.splitlines()]
-    if len(lines) > 1:  # a log has it line by line
-        texts += [line for line in lines if len(line) >= LINE_CHARS_MIN and not _ARMOUR.fullmatch(line)]
-        texts.append(value.replace("\r\n", "\n"))
-    texts = list(dict.fromkeys(texts))
-    yield from texts
-    for text in texts:
-        escaped = json.dumps(text)[1:-1]
-        yield escaped
-        yield json.dumps(escaped)[1:-1]  # JSON inside JSON
-        yield escaped.replace("/", "\\/")
-        yield json.dumps(text, ensure_ascii=False)[1:-1]
-        yield repr(text)[1:-1]
-        yield repr(secret_bytes(text))[2:-1]
-        yield from _shell_forms(text)
-        yield from _url_forms(text)
-        yield from (html.escape(text), html.escape(text, quote=False))
-        if not text.isprintable() or not text.isascii():
-            yield text.encode(errors="replace").decode()  # what is no text is stored like this
-            yield secret_bytes(text).decode(errors="replace")
-
-
-def _shell_forms(text: str) -> Iterator[str]:
-    yield shlex.quote(text).removeprefix("'").removesuffix("'")
-    yield text.replace("'", "'\\''")
-    yield re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)  # as printf %q and set -x write it
-    yield re.sub(r'(["$`\\])', r"\\\1", text)  # inside double quotes
-    yield text.replace("\\", "\\\\").replace("'", "\\'")
-
-
-def _url_forms(text: str) -> Iterator[str]:
-    for encoded in (_quoted(quote, text, ""), _quoted(quote, text, "/"), _quoted(quote_plus, text, "")):
-        yield encoded
-        yield re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), encoded)
-
-
-def _quoted(quoting: Callable[..., str], text: str, safe: str) -> str:
-    return quoting(secret_bytes(text), safe=safe)
-
-
-def _base64_forms(value: str) -> Iterator[str]:
-    """In base64, wherever in a longer text the value begins: only what no neighbour has a part in."""
-    octets = secret_bytes(value)
-    for text in dict.fromkeys((octets, octets.strip())):
-        if len(text) < VALUE_CHARS_MIN:
-            continue
-        for shift in range(3):
-            encoded = base64.b64encode(b"\0" * shift + text).rstrip(b"=").decode()
-            skipped = (0, 2, 3)[shift]  # these hold bits of what comes before
-            held = (shift + len(text)) // 3 * 4  # what follows has a part in the rest
-            yield from _either_alphabet(encoded[skipped:held])
-            yield from _either_alphabet(encoded[skipped:])
-        whole = base64.b64encode(text).decode()
-        for columns in _WRAPPED:
-            if len(whole) > columns:
-                pieces = (whole[at : at + columns] for at in range(0, len(whole), columns))
-                yield from (piece for piece in pieces if len(piece.rstrip("=")) >= FRAGMENT_CHARS_MIN)
-
-
-def _hexadecimal_forms(value: str) -> Iterator[str]:
-    octets = secret_bytes(value)
-    for text in dict.fromkeys((octets, octets.strip())):
-        if len(text) >= VALUE_CHARS_MIN:
-            for form in (text.hex(), text.hex(" "), text.hex(":")):
-                yield from (form, form.upper())
-
-
-def _either_alphabet(encoded: str) -> Iterator[str]:
-    if len(encoded) >= VALUE_CHARS_MIN:
-        yield encoded
-        yield encoded.replace("+", "-").replace("/", "_")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from hourhand.model.errors import Conflict, Fault, InvalidFields, InvalidParameter, NotFound
-from hourhand.model.masking import VALUE_CHARS_MIN
+from hourhand.model.secret_forms import VALUE_CHARS_MIN
 from hourhand.model.secret_refs import SECRET_NAME, SECRET_NAME_RULE
 from hourhand.model.secrets import EVERY_JOB, VALUE_BYTES_MAX, Grant, Sealed, SecretPlace
 from hourhand.operations.requests import Caller

@@ -105,6 +105,22 @@ def test_only_so_many_files_and_bytes_are_taken_and_the_rest_is_told(folder: Out
     assert (len(small.names), small.bytes) == (9, 90)
 
 
+def test_a_forest_of_empty_folders_is_not_looked_through_for_ever(
+    folder: OutputFolder, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourhand.executor.output_folder.ENTRIES_MAX", 50)
+    for one in range(12):
+        for other in range(12):
+            (path / f"{one:02}" / f"{other:02}").mkdir(parents=True)
+    (path / "zzz").write_text("behind all of them")
+
+    found = folder.look_through(100, 100)
+
+    assert found.names == []
+    assert found.entries <= 50 + 2  # of each folder that it was in, one more
+    assert found.told() == ["'…' is not kept: more than 50 entries are in the folder"]
+
+
 def test_folders_that_lie_too_deep_are_left(folder: OutputFolder, path: Path) -> None:
     deep = path
     for _ in range(NAME_PARTS_MAX + 3):

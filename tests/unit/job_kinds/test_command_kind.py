@@ -13,9 +13,10 @@ import uvloop
 from hourhand.job_kinds import programs
 from hourhand.job_kinds.cgroups import Trees, find_trees
 from hourhand.job_kinds.command import CommandKind
-from hourhand.job_kinds.lines import CUT, LINE_BYTES_MAX
+from hourhand.job_kinds.lines import LINE_BYTES_MAX
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.model.errors import BadConfiguration
+from hourhand.model.log import CUT
 from hourhand.model.outcome import Failed, Succeeded
 from hourhand.model.states import Reason
 from hourhand.model.usage import Level

@@ -1,7 +1,8 @@
 import asyncio
 import os
 
-from hourhand.job_kinds.lines import CUT, LINE_BYTES_MAX, LineReader, LineSplitter, lines_of
+from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, LineSplitter, lines_of
+from hourhand.model.log import CUT
 
 
 def test_lines_are_given_when_they_are_whole():

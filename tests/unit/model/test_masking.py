@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.model.masking import Masker
+from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineSplitter
+from hourhand.model.log import CUT
+from hourhand.model.masking import LineMask, Masker
 from hourhand.model.secret_refs import secret_bytes
 
 VALUE: Final = "p@ss/wörd \"q\" $x 'y' \\z+9"
@@ -38,7 +40,34 @@ FORMS: Final[dict[str, Callable[[str], str]]] = {
     "repr": repr,
     "repr of bytes": lambda value: repr(value.encode()),
     "XML": html.escape,
+    "URL in JavaScript": lambda value: quote(value, safe="!'()*~"),
+    "URL as a whole in JavaScript": lambda value: quote(value, safe="!'()*~;/?:@&=+$,#"),
+    "form in Java": lambda value: quote_plus(value, safe="*"),
+    "form in a browser": lambda value: quote_plus(value, safe="*").replace("~", "%7E"),
+    "URL in a URL": lambda value: quote(quote(value, safe=""), safe=""),
+    "URL in capital and small letters": lambda value: quote(value, safe="").replace("%2F", "%2f").replace("%5C", "%5c"),
+    "JSON in Go": lambda value: (
+        json.dumps(value).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    ),
+    "JSON in .NET": lambda value: re.sub(
+        r"[^A-Za-z0-9 !#$%()*,./:;=?@^_{|}~\[\]-]",
+        lambda found: "".join(f"\\u{unit:04X}" for unit in _utf16(found[0])),
+        value,
+    ),
+    "XML by numbers": lambda value: re.sub(r"[&<>\"']", lambda found: f"&#{ord(found[0])};", value),
+    "XML in an attribute": lambda value: value.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;"),
+    "XML with names": lambda value: html.escape(value).replace("&#x27;", "&apos;"),
+    "bytes of C": lambda value: "".join(f"\\x{octet:02x}" for octet in value.encode()),
+    "bytes in a list": lambda value: ", ".join(f"0x{octet:02X}" for octet in value.encode()),
+    "octal": lambda value: "".join(f"\\{octet:03o}" for octet in value.encode()),
+    "colours inside": lambda value: f"{value[:5]}\x1b[01;31m\x1b[K{value[5:]}\x1b[m",
+    "two bytes for each letter": lambda value: value.replace("", "\x00")[1:],
 }
+
+
+def _utf16(text: str) -> list[int]:
+    octets = text.encode("utf-16-be")
+    return [octets[at] << 8 | octets[at + 1] for at in range(0, len(octets), 2)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -128,6 +157,54 @@ def test_a_value_that_was_cut_in_two_is_recognised_on_both_sides() -> None:
         second = masker.piece(line[place:], begins_cut=True, ends_cut=False)
         assert first == f"{'x' * 50} [secret S]"
         assert second == f"[secret S] {'y' * 50}"
+
+
+@pytest.mark.parametrize("at", range(1, 24))
+@pytest.mark.parametrize("together", [True, False], ids=["of one read", "of two reads"])
+def test_a_line_that_was_cut_inside_a_value_tells_three_characters_at_most(at: int, together: bool) -> None:
+    value = "0123456789abcdefghij-XYZ"
+    splitter = LineSplitter()
+    line = f"{'x' * (LINE_BYTES_MAX - at)}{value}{'y' * 50}\n".encode()
+    mask = LineMask(Masker({"S": value}))
+
+    batches = [splitter.feed(line[: LINE_BYTES_MAX + 1]), splitter.feed(line[LINE_BYTES_MAX + 1 :])]
+    if together:
+        batches = [[text for batch in batches for text in batch]]
+    first, second = [text for batch in batches for text in mask(batch)]
+
+    assert first.startswith("xxxx")
+    assert first.endswith(CUT)
+    assert second.startswith(CUT)
+    assert second.endswith("y" * 50)
+    told = first.strip("x").strip(CUT) + second.strip("y").strip(CUT)
+    assert "[secret S]" in told
+    assert len(told.replace("[secret S]", "")) <= (0 if together else 3)
+
+
+@pytest.mark.parametrize("before", range(0, 60, 7))
+@pytest.mark.parametrize("size", [1, 2, 1000], ids=["line by line", "by twos", "in one read"])
+def test_base64_that_is_broken_inside_a_value_tells_nothing_of_it(before: int, size: int) -> None:
+    value = "correct-horse-battery-staple-and-so-on"
+    lines = base64.encodebytes(f"{'u' * before}:{value}@example.org".encode()).decode().splitlines()
+    mask = LineMask(Masker({"S": value}))
+
+    masked = [line for at in range(0, len(lines), size) for line in mask(lines[at : at + size])]
+
+    assert len(masked) == len(lines)
+    assert "[secret S]" in "".join(masked)
+    whole = base64.b64encode(value.encode()).decode()
+    assert not any(whole[at : at + 12] in "".join(masked) for at in range(len(whole) - 12))
+
+
+def test_lines_stay_as_many_as_they_were() -> None:
+    key = "first line of it\nab\n\nlast line of it"
+    mask = LineMask(Masker({"KEY": key}))
+    assert mask(["before", *key.split("\n"), "after"]) == [
+        "before", "[secret KEY]", "[secret KEY]", "", "[secret KEY]", "after",
+    ]  # fmt: skip
+    assert mask([]) == []
+    untouched = ["a line", "100 % of it, C:\\new", "&nbsp; …"]
+    assert mask(untouched) == untouched
 
 
 def test_an_error_that_quotes_the_beginning_of_a_value_does_not_tell_it() -> None:
