@@ -23,6 +23,8 @@ from hourhand.database.pool import Pool
 from hourhand.database.queries import Query
 from hourhand.database.servers import CONNECTION_FAULTS, Connection, Servers
 from hourhand.model.errors import DatabaseUnavailable, DatabaseUnsuitable
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
 
 __all__ = [
     "CONNECTION_FAULTS",
@@ -49,6 +51,14 @@ NOTICE_MILLISECONDS: Final = 2000
 _MILLISECONDS_MOST: Final = 2**31 - 1
 PING_SECONDS: Final = 10.0
 PING_ANSWER_SECONDS_MAX: Final = 5.0
+_DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""What we acknowledge is on disk, whatever the server's default is; a default that waits for standbys too stays."""
+_LOOSE_SETTINGS: Final = (
+    "SELECT name FROM pg_settings WHERE reset_val = 'off'"
+    " AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name"
+)
 _IN_EACH_OTHERS_WAY: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
@@ -127,9 +137,15 @@ class Database:
         told |= {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
         notices = {"client_connection_check_interval": str(NOTICE_MILLISECONDS)}
         try:
-            return await self._servers.connect(**how, server_settings=told | notices)
+            db = await self._servers.connect(**how, server_settings=told | notices)
         except asyncpg.InvalidParameterValueError:  # its operating system cannot do that
-            return await self._servers.connect(**how, server_settings=told)
+            db = await self._servers.connect(**how, server_settings=told)
+        try:
+            await db.execute(_DURABLE)
+        except BaseException:
+            db.terminate()
+            raise
+        return db
 
     async def close(self) -> None:
         if self._pool is None:
@@ -147,6 +163,7 @@ class Database:
                 version = db.get_server_version()
                 number = version.major * 10000 + version.minor
                 encoding = await db.fetchval("SHOW server_encoding")
+                loose = await db.fetch(_LOOSE_SETTINGS)
         except asyncpg.InvalidAuthorizationSpecificationError as fault:
             raise DatabaseUnsuitable(f"the database refuses this user: {fault}") from None
         except asyncpg.InvalidCatalogNameError as fault:
@@ -162,6 +179,8 @@ class Database:
             raise DatabaseUnsuitable(f"PostgreSQL {version.major} is too old: 15 or newer is needed")
         if encoding != "UTF8":
             raise DatabaseUnsuitable(f"the database's encoding is {encoding}: it must be UTF8")
+        if loose:
+            emit(Event.DATABASE_NOT_DURABLE, off=[row["name"] for row in loose], remedy="turn them on at the server")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

@@ -6,6 +6,7 @@ command could not: what it prints becomes log, progress and the outcome of its o
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from hourhand.job_kinds.plugin_protocol import (
     LINE_BYTES_MAX,
     Description,
     Fail,
+    HelloFault,
     Log,
     Progress,
     Result,
@@ -43,7 +45,7 @@ class PluginKind:
         command: Sequence[str],
         programs: ProgramRunner,
         description: Description | None,
-        fault: str | None = None,
+        fault: HelloFault | None = None,
     ) -> None:
         self.name = name
         self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
@@ -54,7 +56,9 @@ class PluginKind:
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
         if self._fault is not None:
-            return [Fault("", "plugin-unusable", f"the plugin {self.name!r} cannot be used: {self._fault}")]
+            whole = Fault("", "plugin-unusable", str(self._fault))
+            said = f"the plugin {self.name!r} cannot be used: "
+            return [replace(fault, message=said + fault.message) for fault in self._fault.faults or [whole]]
         if self._description is None:
             return []  # executors have the executable, and check it there
         return faults_by(self._description.schema, _own(payload))

@@ -6,7 +6,7 @@ is text for the log; nothing it says can name a run, a state or a time.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from hourhand.job_kinds.plugin_schema import schema_faults
+from hourhand.model.errors import Fault
 from hourhand.model.secret_refs import secret_bytes
 from hourhand.ports.job_kind import Task
 
@@ -31,7 +32,11 @@ class Description:
 
 
 class HelloFault(Exception):
-    """The answer to `hello` is none that can be used."""
+    """The answer to `hello` is none that can be used. `faults`: of its schema, if that is why."""
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = list(faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ def read_hello(text: str) -> Description:
     schema = said.get("schema", {})
     faults = schema_faults(schema)
     if faults:
-        raise HelloFault("; ".join(faults[:5]))
+        raise HelloFault("; ".join(fault.message for fault in faults[:5]), faults[:5])
     return Description(schema)
 
 

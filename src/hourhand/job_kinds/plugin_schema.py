@@ -37,30 +37,40 @@ _ARTICLES: Final = {"integer": "a whole number", "object": "an object", "array":
 SCHEMA_WORDS: Final = tuple(_WORDS)
 
 
-def schema_faults(schema: Any, place: str = "schema", depth: int = 0) -> list[str]:
-    """What keeps a schema from being used."""
+def schema_faults(schema: Any, place: str = "schema", depth: int = 0) -> list[Fault]:
+    """What keeps a schema from being used. It is the plugin's fault, so none points into a request."""
     if not isinstance(schema, dict):
-        return [f"{place} must be an object"]
+        return [_wrong(f"{place} must be an object")]
     if depth > _DEPTH_MAX:
-        return [f"{place} is nested too deeply"]
-    faults = [
-        f"{place}.{word} is not understood; known are {', '.join(_WORDS)}"
-        for word in schema
-        if word not in _WORDS and word not in _NOTES
-    ]
+        return [_wrong(f"{place} is nested too deeply")]
+    faults = [_not_understood(word, place) for word in schema if word not in _WORDS and word not in _NOTES]
     for word, types in _WORDS.items():
         if word in schema and not _is(schema[word], types):
-            faults.append(f"{place}.{word} has the wrong type")
+            faults.append(_wrong(f"{place}.{word} has the wrong type"))
     if isinstance(schema.get("type"), str) and schema["type"] not in _TYPES:
-        faults.append(f"{place}.type must be one of {', '.join(_TYPES)}")
+        faults.append(_wrong(f"{place}.type must be one of {', '.join(_TYPES)}"))
     if depth == 0 and schema.get("type", "object") != "object":
-        faults.append(f"{place}.type must be object: a payload is one")
+        faults.append(_wrong(f"{place}.type must be object: a payload is one"))
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
         faults += schema_faults(inner, f"{place}.properties.{name}", depth + 1)
     if "items" in schema:
         faults += schema_faults(schema["items"], f"{place}.items", depth + 1)
     return faults
+
+
+def _wrong(message: str) -> Fault:
+    return Fault("", "schema-invalid", message)
+
+
+def _not_understood(word: str, place: str) -> Fault:
+    """Two words are told apart, because what they ask for is never done: to fetch what lies elsewhere, and to run the
+    expressions of strangers, of which some take for ever."""
+    if word in ("$ref", "$dynamicRef", "$recursiveRef"):
+        return Fault("", "remote-ref", f"{place}.{word} is never followed: write the whole schema")
+    if word in ("pattern", "patternProperties"):
+        return Fault("", "pattern-too-complex", f"{place}.{word} is never used: check texts in the plugin itself")
+    return _wrong(f"{place}.{word[:80]} is not understood; known are {', '.join(_WORDS)}")
 
 
 def faults_by(schema: Mapping[str, Any], value: Any, *path: str | int) -> list[Fault]:

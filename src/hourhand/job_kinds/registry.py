@@ -252,8 +252,8 @@ def _plugins(settings: KindSettings, programs: ProgramRunner, checking: bool) ->
             if not checking or find_program(command[0], programs.path, account):
                 description = ask_hello(command, programs.path, account)
         except HelloFault as wrong:
-            fault = str(wrong)
-            faults.append(f"kinds.plugins: {name}: {fault}")
+            fault = wrong
+            faults.append(f"kinds.plugins: {name}: {wrong}")
         made.append(PluginKind(name, command, programs, description, fault))
     if faults and not checking:
         raise BadConfiguration(faults)

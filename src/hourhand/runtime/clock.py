@@ -59,6 +59,11 @@ class DatabaseClock:
         """Negative when it has passed."""
         return (instant - _EPOCH).total_seconds() - self._offset - self._monotonic()
 
+    def seconds_behind(self, wall_time: float) -> float:
+        """How far the database's clock is behind one that shows `wall_time` (seconds since 1970). Nothing depends on
+        it, but whoever compares log lines of two machines should know."""
+        return wall_time - self._monotonic() - self._offset
+
     @property
     def error_seconds(self) -> float:
         """By how much `now` may be off."""

@@ -6,12 +6,25 @@ from hourhand.model.errors import PortTaken
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Says in one line that the port is taken, before anything is started."""
+    """Says in one line that the port is taken, and by whom if that can be seen, before anything is started."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as fault:
-            remedy = "stop what listens there, or choose another by HOURHAND_PORT"
+            remedy = f"stop {_holder_of(port) or 'what listens there'}, or choose another by HOURHAND_PORT"
             raise PortTaken(f"cannot listen on {host}:{port} ({fault.strerror}): {remedy}") from None
+
+
+def _holder_of(port: int) -> str | None:
+    """The process that listens there; those of other users are not shown to everybody."""
+    import psutil
+
+    try:
+        for found in psutil.net_connections("tcp"):
+            if found.status == psutil.CONN_LISTEN and found.laddr and found.laddr.port == port and found.pid:
+                return f"{psutil.Process(found.pid).name()} (process {found.pid}), which listens there"
+    except (psutil.Error, OSError):
+        pass
+    return None

@@ -48,6 +48,8 @@ class Event(Enum):
     TASK_ENDED = ("a part of the node ended by itself", logging.ERROR)
     DATABASE_AWAY = ("database away, trying again", logging.WARNING)
     DATABASE_BACK = ("database is back", logging.WARNING)
+    DATABASE_NOT_DURABLE = ("database may lose what it has acknowledged", logging.WARNING)
+    CLOCK_APART = ("clock of this machine is not that of the database; only that one counts", logging.WARNING)
     BLOBS_DELETED = ("blobs of runs deleted that nobody needs any more", logging.INFO)
     BLOBS_AWAY = ("storage of blobs away", logging.WARNING)
     RUNS_SKIPPED = ("runs skipped because an earlier one was not finished", logging.INFO)

@@ -295,6 +295,10 @@ def test_a_plugin_that_cannot_be_used_keeps_an_executor_from_starting_and_tells_
     assert (fault.code, "version 9" in fault.message) == ("plugin-unusable", True)
     assert kinds["gone"].check({"anything": 1}) == [], "the executable may be on executors only"
 
+    hello = {"type": "hello", "api_version": 1, "schema": {"$ref": "http://127.0.0.1/evil.json"}}
+    [fault] = kinds_for_checking(KindSettings(plugins={"demo": tuple(answering(hello))}))["demo"].check({})
+    assert (fault.pointer, fault.code) == ("", "remote-ref")
+
 
 def test_the_api_checks_payloads_by_the_schema():
     schema = {

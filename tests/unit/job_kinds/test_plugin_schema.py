@@ -52,3 +52,20 @@ def test_a_schema_that_is_nested_without_end_is_refused():
     for _ in range(100):
         schema = {"properties": {"a": schema}}
     assert schema_faults(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        ({"$ref": "http://127.0.0.1/evil.json"}, "remote-ref"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "remote-ref"),
+        ({"properties": {"a": {"type": "string", "pattern": "(a+)+$"}}}, "pattern-too-complex"),
+        ({"patternProperties": {"(x*)*y": {}}}, "pattern-too-complex"),
+        ({"type": "text"}, "schema-invalid"),
+        ({"properties": {"a": {"oneOf": []}}}, "schema-invalid"),
+    ],
+)
+def test_what_a_schema_must_not_ask_for_has_a_code_of_its_own(schema, code):
+    """Row 93: nothing is fetched, and no expression of a stranger is ever run."""
+    faults = schema_faults({"type": "object", **schema})
+    assert {(fault.pointer, fault.code) for fault in faults} == {("", code)}

@@ -78,3 +78,11 @@ def test_a_jump_is_noticed_by_any_answer_and_nothing_else_is_taken_from_it(both:
     both.clock.notice(both.database_now(0.005), both.monotonic, both.monotonic + 0.01)
     assert abs((both.clock.now() - both.database_now()).total_seconds()) < 0.005
     assert both.clock.seconds_since_jump() < 1
+
+
+@pytest.mark.parametrize("ahead", [-7.5, 0.0, 300.0])
+def test_how_far_the_clock_of_the_machine_is_off_is_told_and_changes_nothing(both: Both, ahead: float) -> None:
+    shown = both.database_now().timestamp() + ahead
+    before = both.clock.now()
+    assert both.clock.seconds_behind(shown) == pytest.approx(ahead, abs=0.01)
+    assert both.clock.now() == before
