@@ -140,7 +140,7 @@ def test_a_secret_of_another_namespace_is_as_unknown_as_one_that_is_not_there(ru
     told = []
     with running.http() as http:
         kept = http.put("/api/v1/secrets/THEIRS", json={"value": "t0p-s3cr3t"}, params={"namespace": "elsewhere"})
-        granted = {"value": "t0p-s3cr3t", "grants": [{"job_name": "another"}]}
+        granted = {"value": "t0p-s3cr3t", "grant": {"jobs": ["another"]}}
         not_for_it = http.put("/api/v1/secrets/GRANTED", json=granted)
         for name in ("THEIRS", "GRANTED", "NOBODYS"):
             body = {"name": "thief"} | command(env={"T": {"secret": name}})
@@ -159,7 +159,7 @@ def test_a_secret_of_another_namespace_is_as_unknown_as_one_that_is_not_there(ru
     [
         (["no-such-program"], "exec_not_found", "'no-such-program' was not found on this executor"),
         (["/no/such/program"], "exec_not_found", "'/no/such/program' was not found on this executor"),
-        (["/etc/hostname"], "not_executable", "'/etc/hostname' may not be executed"),
+        (["/etc/passwd"], "not_executable", "'/etc/passwd' may not be executed"),
         (["/etc"], "not_executable", "'/etc' may not be executed"),
     ],
 )
