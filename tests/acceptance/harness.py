@@ -1,23 +1,20 @@
 """Real processes for the acceptance tests: started in a cage, watched, ended, and counted afterwards.
 
-A cage is a control group where that is possible, so that "nothing is left" is what the kernel says and not what we
-remember; elsewhere processes are found by a mark in their environment and by the folder they work in. Nothing here
-sleeps a fixed time: everything polls with a deadline.
+Nothing here sleeps a fixed time: everything polls with a deadline.
 """
 
 import asyncio
 import contextlib
 import os
-import pwd
 import re
 import secrets
-import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +23,8 @@ from uuid import UUID
 
 import asyncpg
 import httpx
-import psutil
+from cages import Cage, wait_for
+from other_users import become
 
 from hourhand.client import Client
 
@@ -34,7 +32,8 @@ T = TypeVar("T")
 
 HOURHAND: tuple[str, ...] = (sys.executable, "-m", "hourhand.cli")
 BIN = Path(sys.executable).parent
-IS_ROOT = os.geteuid() == 0
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""What httpx makes otherwise for each call, although it is for http: it reads every authority in the world."""
 SHORT_LEASES = {
     "HOURHAND_EXECUTOR_LEASE_SECONDS": "3",
     "HOURHAND_EXECUTOR_HEARTBEAT_SECONDS": "1",
@@ -45,16 +44,6 @@ SHORT_LEASES = {
 }
 """What dies is missed within seconds, so that tests need not wait as long as people may."""
 _LOW_64_BITS = (1 << 64) - 1
-
-
-def wait_for(condition: Callable[[], T], what: str, seconds: float = 30.0) -> T:
-    """Asks until the answer is true, and gives it. Fails with `what` was waited for."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.02)
-    return answer
 
 
 def free_port() -> int:
@@ -94,115 +83,6 @@ def sql(url: str, statement: str, *arguments: Any) -> list[asyncpg.Record]:
             await db.close()
 
     return run_async(ask())
-
-
-# --- cages ------------------------------------------------------------------------------------------------
-
-
-class Cage:
-    """Holds processes together, however they detach themselves."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._mark = secrets.token_hex(8)
-        self._known: set[psutil.Process] = set()
-        self._group = _make_group(f"hourhand-test-{self._mark}")
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"HOURHAND_BENCH_CAGE": self._mark}  # a name that the configuration leaves alone
-
-    def inside(self, command: Sequence[str]) -> list[str]:
-        """The same command, entering the cage first."""
-        if self._group is None:
-            return list(command)
-        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self._group / "cgroup.procs"), *command]
-
-    def processes(self) -> list[psutil.Process]:
-        """Everything alive in it. The dead that nobody has waited for do not count."""
-        alive = []
-        for pid in self._pids():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process = psutil.Process(pid)
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    alive.append(process)
-        return alive
-
-    def names(self) -> list[str]:
-        said = []
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                said.append(f"{process.pid} {' '.join(process.cmdline())[:120]}")
-        return said
-
-    def kill(self) -> None:
-        """kill -9 of all of it, at one moment as nearly as can be."""
-        deadline = time.monotonic() + 20
-        while found := self.processes():
-            for process in found:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-            assert time.monotonic() < deadline, f"cannot be killed: {self.names()}"
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        self.kill()
-        if self._group is not None:
-            group = self._group
-
-            def is_gone() -> bool:
-                with contextlib.suppress(OSError):
-                    for inner in sorted(_groups_in(group), reverse=True):  # executors make groups for their programs
-                        inner.rmdir()
-                return not group.exists()
-
-            wait_for(is_gone, f"{group} can be removed")
-
-    def _pids(self) -> Iterable[int]:
-        if self._group is not None:
-            return [pid for group in _groups_in(self._group) for pid in _members(group)]
-        self._known = {process for process in self._known if process.is_running()}
-        self._known |= {process for process in psutil.process_iter() if self._is_marked(process)}
-        for process in list(self._known):  # commands get an environment and a folder of their own
-            with contextlib.suppress(psutil.Error):
-                self._known.update(process.children(recursive=True))
-        return [process.pid for process in self._known]
-
-    def _is_marked(self, process: psutil.Process) -> bool:
-        try:
-            if process.environ().get("HOURHAND_BENCH_CAGE") == self._mark:
-                return True
-            return str(self._folder) in " ".join([process.cwd(), *process.cmdline()]) and process.pid != os.getpid()
-        except psutil.Error:
-            return False
-
-
-def _groups_in(group: Path) -> list[Path]:
-    return [group, *(path for path in group.rglob("*") if path.is_dir())]
-
-
-def _members(group: Path) -> list[int]:
-    with contextlib.suppress(OSError):  # an attempt has ended, and its group with it
-        return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
-    return []
-
-
-def _make_group(name: str) -> Path | None:
-    """A new control group that processes can be moved into; None where we may not."""
-    for tree in ("unified", "", "pids", "systemd"):
-        root = Path("/sys/fs/cgroup") / tree
-        if not (root / "cgroup.procs").exists():
-            continue
-        group = root / name
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        entered = subprocess.run(["sh", "-c", f"echo $$ > {group}/cgroup.procs"], capture_output=True, check=False)
-        if entered.returncode == 0:
-            return group
-        group.rmdir()
-    return None
 
 
 # --- processes --------------------------------------------------------------------------------------------
@@ -263,21 +143,6 @@ class Process:
     def kill(self) -> None:
         self.send(signal.SIGKILL)
         self.wait(10)
-
-
-def become(user: str) -> list[str]:
-    """What a command is begun with to be run as this user. The shell is needed: root's power ends with an exec only."""
-    group = pwd.getpwnam(user).pw_gid
-    change = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--"]
-    return [*change, "sh", "-c", 'exec "$0" "$@"']
-
-
-def unprivileged() -> Sequence[str]:
-    """Programs that refuse to be root see somebody else, who owns what root owns."""
-    if not IS_ROOT:
-        return []
-    number = min(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid not in (0, 65534))
-    return ["unshare", "--user", f"--map-user={number}", f"--map-group={number}", "--"]
 
 
 # --- a whole Hourhand -------------------------------------------------------------------------------------
@@ -357,7 +222,9 @@ class Up:
         return Client(self.url, self.token, timeout=timeout)
 
     def http(self, **more: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, **more)
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, verify=NO_TLS, **more
+        )
 
     @property
     def login_link(self) -> str:
@@ -370,7 +237,7 @@ def wait_until_ready(url: str, process: Process, seconds: float = 60) -> None:
     def is_ready() -> bool:
         assert process.exit_code is None, f"it ended with {process.exit_code} and said:\n{process.said[-4000:]}"
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+            return httpx.get(f"{url}/readyz", trust_env=False, verify=NO_TLS).status_code == 200
         return False
 
     wait_for(is_ready, f"{url} is ready; it said:\n{process.said[-2000:]}", seconds)
@@ -490,42 +357,3 @@ def read_witness(path: Path) -> list[Witnessed]:
 
 def seen_jobs(path: Path) -> set[int]:
     return {line.of for line in read_witness(path)}
-
-
-# --- other users ------------------------------------------------------------------------------------------
-
-
-def program_for_user(folder: Path, user: str) -> list[str] | None:
-    """A `hourhand` that this user can run: our own interpreter may lie under a closed /root. None if there is no way.
-
-    A new environment is made with an interpreter that the user reaches; it borrows the packages of ours.
-    """
-    wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
-    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-    for python in (sys.executable, f"/usr/bin/python{wanted}", f"/usr/local/bin/python{wanted}"):
-        said = subprocess.run([*become(user), python, "-c", ask], cwd="/", capture_output=True, text=True, check=False)
-        if said.stdout.strip() != wanted:
-            continue
-        made = folder / "environment"
-        subprocess.run([python, "-m", "venv", "--without-pip", str(made)], check=True, capture_output=True)
-        site = next(made.glob("lib/python*/site-packages"))
-        borrowed = _reachable_packages(folder, user)
-        lines = [f"import site; site.addsitedir({str(path)!r})" for path in borrowed]
-        (site / "borrowed.pth").write_text("\n".join(lines) + "\n")
-        return [str(made / "bin" / "python"), "-m", "hourhand.cli"]
-    return None
-
-
-def _reachable_packages(folder: Path, user: str) -> list[Path]:
-    """Where our packages and sources are, or copies of them when the user cannot read them there."""
-    import hourhand
-
-    ours = [Path(asyncpg.__file__).parent.parent, Path(hourhand.__file__).parent.parent]
-    found = []
-    for number, path in enumerate(dict.fromkeys(ours)):
-        reads = subprocess.run([*become(user), "test", "-r", str(path)], check=False)
-        if reads.returncode == 0:
-            found.append(path)
-        else:
-            found.append(shutil.copytree(path, folder / f"packages-{number}", symlinks=True))
-    return found

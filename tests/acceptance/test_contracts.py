@@ -11,7 +11,7 @@ from uuid import UUID
 
 import httpx
 import pytest
-from harness import Up, wait_for
+from harness import NO_TLS, Up, wait_for
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z")
@@ -404,8 +404,10 @@ def test_a_wrong_filter_of_note_004_is_told(api: httpx.Client, query: str) -> No
 def test_a_job_that_does_not_exist_is_a_problem_of_both(running: Up, api: httpx.Client, request_line: str) -> None:
     method, path = request_line.split()
     body = {"json": {}} if method == "PUT" else {}
-    response = api.request(method, path.format("a1b2c3d4-e5f6-7890-1234-567890abcdef"), **body)
+    response = api.request(method, path.format("a1b2c3d4-e5f6-7890-1234-567890abcdef"), verify=NO_TLS, **body)
     assert response.status_code == 404, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    stranger = httpx.request(method, running.url + path.format("a1b2c3d4-e5f6-7890-1234-567890abcdef"), **body)
+    stranger = httpx.request(
+        method, running.url + path.format("a1b2c3d4-e5f6-7890-1234-567890abcdef"), verify=NO_TLS, **body
+    )
     assert stranger.status_code == 401

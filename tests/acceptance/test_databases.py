@@ -10,7 +10,8 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from harness import HOURHAND, IS_ROOT, Cage, Process, Roles, Up, free_port, sql, unprivileged, wait_for
+from harness import HOURHAND, Cage, Process, Roles, Up, free_port, sql, wait_for
+from other_users import IS_ROOT, unprivileged
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from harness import HOURHAND, IS_ROOT, Cage, Process, Up, free_port, program_for_user, sql, wait_for
+from harness import HOURHAND, Cage, Process, Up, free_port, sql, wait_for
+from other_users import IS_ROOT, program_for_user
 
 from hourhand.cli.exits import ExitCode
 

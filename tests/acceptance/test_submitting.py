@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import HOURHAND, Process, Roles, free_port, sql, wait_for
+from harness import HOURHAND, NO_TLS, Process, Roles, free_port, sql, wait_for
 
 from hourhand.client import Client, scripts
 
@@ -48,7 +48,7 @@ class Apis(Roles):
         def answers() -> bool:
             assert process.exit_code is None, process.said
             with contextlib.suppress(httpx.HTTPError):
-                return httpx.get(f"http://127.0.0.1:{port}/livez", trust_env=False).status_code == 200
+                return httpx.get(f"http://127.0.0.1:{port}/livez", trust_env=False, verify=NO_TLS).status_code == 200
             return False
 
         wait_for(answers, f"{name} answers", 60)
@@ -57,7 +57,7 @@ class Apis(Roles):
     def post(self, port: int, path: str, key: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}", "Idempotency-Key": key}
         url = f"http://127.0.0.1:{port}{path}"
-        return httpx.post(url, json=BODIES[path], headers=headers, timeout=60, trust_env=False)
+        return httpx.post(url, json=BODIES[path], headers=headers, timeout=60, trust_env=False, verify=NO_TLS)
 
     def count_jobs(self) -> int:
         return int(sql(self.database, f"SELECT count(*) FROM {self.schema}.jobs")[0]["count"])

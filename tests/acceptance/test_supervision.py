@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import httpx
 import pytest
-from harness import HOURHAND, Cage, Process, Roles, free_port, sql, wait_for
+from harness import HOURHAND, NO_TLS, Cage, Process, Roles, free_port, sql, wait_for
 
 from hourhand.cli.exits import ExitCode
 
@@ -69,7 +69,7 @@ def checks_when_red(cluster: Roles, check: str) -> str:
     """Waits until readiness is red for this reason; what it says about it."""
 
     def found() -> str:
-        answer = httpx.get(f"{cluster.urls[0]}/readyz", timeout=5)
+        answer = httpx.get(f"{cluster.urls[0]}/readyz", timeout=5, verify=NO_TLS)
         told = answer.json()["checks"][check]
         assert (answer.status_code == 200) == all(each == "ok" for each in answer.json()["checks"].values())
         if told == "ok":
@@ -83,7 +83,7 @@ def checks_when_red(cluster: Roles, check: str) -> str:
 
 
 def wait_until_green(cluster: Roles) -> None:
-    wait_for(lambda: httpx.get(f"{cluster.urls[0]}/readyz").status_code == 200, "readiness is green", 20)
+    wait_for(lambda: httpx.get(f"{cluster.urls[0]}/readyz", verify=NO_TLS).status_code == 200, "readiness is green", 20)
 
 
 def test_readiness_is_red_while_no_scheduler_plans_in_time_and_says_which_loop_is_late(cluster: Roles) -> None:

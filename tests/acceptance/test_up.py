@@ -11,17 +11,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from harness import (
-    IS_ROOT,
-    SHORT_LEASES,
-    Cage,
-    Up,
-    job_key,
-    program_for_user,
-    read_witness,
-    seen_jobs,
-    wait_for,
-)
+from harness import SHORT_LEASES, Cage, Up, job_key, read_witness, seen_jobs, wait_for
+from other_users import IS_ROOT, program_for_user
 
 from hourhand.client import ApiProblem, Client
 from hourhand.model.errors import ServerUnreachable

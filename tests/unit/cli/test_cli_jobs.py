@@ -1,4 +1,4 @@
-"""`hourhand job` and `hourhand run`: what is sent, what is printed, how it ends."""
+"""`hourhand job`: what is sent, what is printed, how it ends."""
 
 import contextlib
 import json
@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from click.testing import Result
@@ -321,100 +320,6 @@ def on_a_terminal(*words: str, columns: int) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
-def test_a_run_is_shown_with_its_attempts(hourhand: Run, stub: Stub) -> None:
-    attempt = {"attempt": 1, "status": "failed", "reason": "exit_code", "error": "exit code 3\nmore"}
-    run = stub.add_run(stub.add_job("x"), attempts=[attempt])
-    shown = hourhand("run", "get", run["run_id"]).stdout
-    assert run["run_id"] in shown
-    assert "exit code 3" in shown
-
-
-def test_logs_are_printed_line_by_line(hourhand: Run, stub: Stub) -> None:
-    run = stub.add_run(stub.add_job("x"))["run_id"]
-
-    assert hourhand("run", "logs", run, "-f").stdout == "one\ntwo\nthree\n"
-    assert hourhand("run", "logs", run, "-f", "-t").stdout.startswith("2030-01-31T09:00:00Z one\n")
-    lines = hourhand("run", "logs", run, "-f", "-o", "json").stdout.splitlines()
-    assert [json.loads(line)["text"] for line in lines] == ["one", "two", "three"]
-
-
-def test_cancelling_a_run_and_waiting_for_its_end(hourhand: Run, stub: Stub) -> None:
-    run = stub.add_run(stub.add_job("x"))["run_id"]
-
-    assert "is cancelled" in hourhand("run", "cancel", run, "--wait").stderr
-    again = hourhand("run", "cancel", run)
-    assert again.exit_code == 4
-    assert "the run is cancelled" in again.stderr
-
-
-def test_a_finished_run_is_run_again_and_its_new_id_printed(hourhand: Run, stub: Stub) -> None:
-    old = stub.add_run(stub.add_job("x"), status="failed")["run_id"]
-
-    done = hourhand("run", "retry", old, "--note", "the disk has room again")
-    assert (done.exit_code, is_uuid(done.stdout.strip())) == (0, True)
-    assert stub.last.json == {"note": "the disk has room again"}
-    assert old in hourhand("run", "get", done.stdout.strip()).stdout
-
-    waited = hourhand("run", "retry", old, "--again", "--wait")
-    assert (waited.exit_code, json.loads(waited.stdout)) == (0, {"answer": 42})
-    live = stub.add_run(stub.add_job("y"))["run_id"]
-    assert hourhand("run", "retry", live).exit_code == 4
-
-
-def test_runs_are_run_again_by_a_filter(hourhand: Run, stub: Stub) -> None:
-    job = stub.add_job("x")
-    old = [stub.add_run(job, status="failed")["run_id"] for _ in range(2)]
-
-    done = hourhand(
-        "run", "retry", "--status", "failed,lost", "--reason", "poison", "--job", "x", "--limit", "5",
-        "--since", "2030-01-31T09:00:00Z",
-    )  # fmt: skip
-
-    assert done.exit_code == 0, done.stderr
-    assert stub.last.json == {
-        "status": ["failed", "lost"],
-        "reason": ["poison"],
-        "job_id": job["job_id"],
-        "since": "2030-01-31T09:00:00Z",
-        "limit": 5,
-    }
-    new = done.stdout.split()
-    assert [stub.runs[run]["retry_of"] for run in new] == old
-    assert "2 runs to run again" in done.stderr
-    assert "there may be more" in done.stderr
-
-
-def test_runs_are_cancelled_by_a_filter(hourhand: Run, stub: Stub) -> None:
-    stub.add_job("x")
-    done = hourhand("run", "cancel", "--job", "x", "--status", "queued")
-    assert "7 runs cancelled, 2 being stopped" in done.stderr
-    assert stub.last.json == {"job_id": next(iter(stub.jobs)), "status": ["queued"]}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["retry"],
-        ["retry", "--limit", "3"],
-        ["retry", str(uuid4()), "--status", "failed"],
-        ["retry", str(uuid4()), str(uuid4()), "--wait"],
-        ["retry", "--status", "failed", "--since", "sometime"],
-        ["cancel"],
-        ["cancel", str(uuid4()), "--job", "x"],
-        ["cancel", "--job", "x", "--wait"],
-    ],
-)
-def test_it_must_be_clear_which_runs_are_meant(hourhand: Run, stub: Stub, words: list[str]) -> None:
-    assert hourhand("run", *words).exit_code == 2
-    assert [seen for seen in stub.seen if seen.method != "GET"] == []
-
-
-def test_runs_are_listed_by_reason_and_time(hourhand: Run, stub: Stub) -> None:
-    hourhand("run", "list", "--status", "failed", "--reason", "poison", "--since", "2030-01-31T09:00:00Z")
-    assert stub.last.params["reason"] == ["poison"]
-    assert stub.last.params["since"] == ["2030-01-31T09:00:00+00:00"]
-
-
 def test_failures_to_retry_are_given_as_words_or_codes(hourhand: Run, stub: Stub) -> None:
     hourhand(
         "job",
@@ -437,14 +342,6 @@ def test_an_update_of_the_failures_to_retry_keeps_the_delays(hourhand: Run, stub
     hourhand("job", "update", "x", "--retry-on", "exit:4")
     assert stub.last.json == {"retry": {"delays": ["30s"], "on": ["exit:4"]}}
     assert stub.last.headers["if-match"] == '"4"'
-
-
-def test_waiting_for_a_run(hourhand: Run, stub: Stub) -> None:
-    good, bad = stub.add_job("x"), stub.add_job("fails")
-    assert hourhand("run", "wait", stub.add_run(good)["run_id"]).exit_code == 0
-    assert hourhand("run", "wait", stub.add_run(bad)["run_id"]).exit_code == 5
-    late = hourhand("run", "wait", stub.add_run(good)["run_id"], "--timeout", "1us")
-    assert (late.exit_code, "still queued" in late.stderr) == (1, True)
 
 
 def test_the_status_of_the_cluster(hourhand: Run, stub: Stub) -> None:
@@ -499,28 +396,6 @@ def test_a_job_is_run_beside_another_run_when_that_is_asked_for(hourhand: Run, s
     stub.add_job("backup")
     hourhand("job", "run", "backup", "--overlap", "allow")
     assert stub.asked("POST", "/run").json == {"overlap": "allow"}
-
-
-def test_of_several_runs_the_one_that_cannot_be_run_again_is_named(hourhand: Run, stub: Stub) -> None:
-    job = stub.add_job("backup")
-    ended, running, left = (stub.add_run(job, status=word) for word in ("failed", "running", "failed"))
-
-    done = hourhand("run", "retry", ended["run_id"], running["run_id"], left["run_id"])
-
-    assert done.exit_code == 4
-    assert f"that is run {running['run_id']}; 1 run before it to run again, 1 not tried" in done.stderr
-    assert is_uuid(done.stdout.strip())
-
-
-def test_a_run_between_two_attempts_is_shown_with_the_next_one(hourhand: Run, stub: Stub) -> None:
-    job = stub.add_job("backup")
-    waiting = stub.add_run(job, ready_at="2030-01-31T09:00:00Z")
-    ended = stub.add_run(job, status="cancelled", reason="cancelled", ended_at="2030-01-31T09:00:00Z", attempt=0)
-
-    assert "next attempt  2030-01-31 10:00:00 CET" in hourhand("run", "get", waiting["run_id"]).stdout
-    shown = hourhand("run", "get", ended["run_id"]).stdout
-    assert "cancelled (" not in shown
-    assert "took" not in shown
 
 
 def test_resources_are_said_one_by_one(hourhand: Run, stub: Stub) -> None:
