@@ -208,6 +208,31 @@ async def test_a_finish_with_an_old_fence_is_refused(store: Store) -> None:
     assert await store.live_runs.finish_runs([succeeded(held)]) == set(), "the second word changes nothing"
 
 
+async def test_a_result_under_a_stale_lease_or_by_the_fence_of_another_is_refused(store: Store) -> None:
+    """Security test S19: who has no right to a run cannot end it, give it back, or say anything of it."""
+    await insert(store, due_job(), due_job())
+    first, other = sorted(await claim(store, 1), key=lambda held: held.fence)
+    await store.live_runs.requeue_runs([returned(first, at(1), lost=True)])
+    [again] = await claim(store, 2, at(1))
+    assert again.run_id == first.run_id
+    foreign = {
+        "the fence of the attempt before": first.fence,
+        "the fence of another run that the same executor holds": other.fence,
+        "a fence that nobody has": again.fence + 1,
+        "none": 0,
+    }
+    before = await rows(store, "live_runs", "run_id")
+    for what, fence in foreign.items():
+        for state in (RunState.SUCCEEDED, RunState.FAILED):
+            said = Finish(again.run_id, fence, state, at(0), at(1))
+            assert await store.live_runs.finish_runs([said]) == set(), what
+        given_back = replace(returned(again), fence=fence)
+        assert await store.live_runs.requeue_runs([given_back]) == set(), what
+    assert await rows(store, "live_runs", "run_id") == before
+    assert await rows(store, "runs") == []
+    assert await store.live_runs.finish_runs([succeeded(again), succeeded(other)]) == {again.run_id, other.run_id}
+
+
 async def test_a_late_finish_of_a_reaped_attempt_is_refused(store: Store) -> None:
     await insert(store, due_job())
     [first] = await claim(store, 1)

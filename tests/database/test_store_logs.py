@@ -1,10 +1,14 @@
 """Log lines: in order, after a cursor, each once."""
 
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
-from sample_jobs import START, at, ids
+from sample_jobs import START, at, claim, due_job, execute, ids, insert
 
+from hourhand.executor.log_writer import LogWriter
+from hourhand.model.errors import LogOutOfOrder
 from hourhand.model.log import Place, end_of
 from hourhand.model.run import LogLine
 from hourhand.ports.log_stores import LogChunk
@@ -13,6 +17,17 @@ from hourhand.wiring import Store
 
 def chunk(run_id: UUID, attempt: int, first: int, *lines: str, stream: int = 0) -> LogChunk:
     return LogChunk(run_id, attempt, first, [at(first)] * len(lines), [stream] * len(lines), list(lines))
+
+
+def after(first_line: int, row: LogChunk) -> LogChunk:
+    """The same, saying which row it follows."""
+    return replace(row, after=first_line)
+
+
+async def some_claimed(store: Store, count: int) -> list[Any]:
+    executor_id = await store.nodes.register_node("executor", "e", 60, {})
+    await insert(store, *(due_job(at(-5)) for _ in range(count)))
+    return await claim(store, executor_id, at(0), count)
 
 
 async def read_all(store: Store, run_id: UUID, limit: int) -> list[str]:
@@ -126,3 +141,69 @@ async def test_the_log_of_a_crowd_of_rows_is_read_a_page_at_a_time_without_what_
     await store.logs.append_logs([chunk(run_id, 1, number, f"line {number}") for number in range(1, 1001)])
     rows = await store.logs.read_rows(run_id, Place(1, 990), 4)
     assert [row.first_line for row in rows] == [991, 992, 993, 994]
+
+
+async def test_rows_that_leave_a_gap_or_overlap_are_refused_with_the_number_that_is_expected(store: Store) -> None:
+    """Row 154. Nothing of a batch with such a row is stored, and what follows properly is."""
+    [claimed] = await some_claimed(store, 1)
+    run_id = claimed.run_id
+    await store.logs.append_logs([chunk(run_id, 1, 1, "a", "b"), after(1, chunk(run_id, 1, 3, "c"))])
+    mark = LogChunk(run_id, 2, 1, [at(0)], [2], ["…"], left_out=7)
+    await store.logs.append_logs([mark])
+    cases = {
+        "gap": (after(4, chunk(run_id, 1, 5, "e")), 4),
+        "a row that is not there": (after(2, chunk(run_id, 1, 4, "d")), 4),
+        "overlap": (after(1, chunk(run_id, 1, 4, "again")), 4),
+        "behind a mark": (after(5, chunk(run_id, 2, 10, "x")), 8),
+        "the first one is missing": (after(1, chunk(run_id, 3, 2, "x")), 1),
+    }
+    told = {}
+    for what, (row, _) in cases.items():
+        with pytest.raises(LogOutOfOrder) as raised:
+            await store.logs.append_logs([chunk(run_id, 9, 1, "fine"), row])
+        told[what] = (raised.value.attempt, raised.value.first_line, raised.value.expected)
+        assert (raised.value.code, raised.value.details) == ("log-out-of-order", {"expected": told[what][2]})
+    assert told == {what: (row.attempt, row.first_line, expected) for what, (row, expected) in cases.items()}
+    assert await read_all(store, run_id, 10) == ["a", "b", "c", "…"]
+    await store.logs.append_logs([after(3, chunk(run_id, 1, 4, "d")), after(4, chunk(run_id, 1, 5, "e"))])
+    assert await read_all(store, run_id, 10) == ["a", "b", "c", "d", "e", "…"]
+
+
+async def test_lines_of_a_run_that_is_over_are_not_judged_by_rows_that_may_have_left(store: Store) -> None:
+    with pytest.raises(LogOutOfOrder) as raised:
+        await store.logs.append_logs([after(1, chunk(ids.new_id(START), 1, 5, "late"))])
+    assert raised.value.expected is None
+
+
+@pytest.mark.parametrize(
+    ("lost", "expected"),
+    [
+        ([4], ["a", "b", "c", "… 1 line was lost by the database …", "e", "f"]),
+        ([1, 4], ["… 4 lines were lost by the database …", "e", "f"]),
+    ],
+    ids=["the last row", "all rows"],
+)
+async def test_lines_that_the_database_has_lost_are_declared_in_their_place(
+    store: Store, lost: list[int], expected: list[str]
+) -> None:
+    """As after a fail-over to a standby that did not have all of them yet. Of two runs one has lost nothing."""
+    one, other = await some_claimed(store, 2)
+    writer = LogWriter(store.logs, lambda: None)
+    for claimed in (one, other):
+        writer.put(chunk(claimed.run_id, 1, 1, "a", "b", "c"))
+        await writer.write()
+        writer.put(chunk(claimed.run_id, 1, 4, "d"))
+        await writer.write()
+    for first_line in lost:
+        await execute(
+            store, "DELETE FROM hourhand.log_chunks WHERE run_id = $1 AND first_line = $2", one.run_id, first_line
+        )
+    for claimed in (one, other):
+        writer.put(chunk(claimed.run_id, 1, 5, "e", "f"))
+        writer.put(LogChunk(claimed.run_id, 1, 7, is_last=True))
+    await writer.write()
+
+    assert await read_all(store, other.run_id, 10) == list("abcdef")
+    lines = await store.logs.read_logs(one.run_id, 0, 0, 100)
+    assert [line.text for line in lines] == expected
+    assert (await store.logs.log_ends(one.run_id))[1] == (7, lines[-1].at, True)

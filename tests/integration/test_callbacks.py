@@ -1,13 +1,16 @@
 """Attempts that somebody outside ends: said once, in time, and only while the attempt has its run."""
 
 import asyncio
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 from crew import Executor, NotedBus, the_run
 from sample_jobs import due_job, insert, rows
 
+from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.executor.callbacks import Callbacks as Waiting
 from hourhand.model.errors import BodyTooLarge, Conflict, InvalidFields, Unauthenticated
 from hourhand.model.outcome import Failed, Interrupted, Outcome
@@ -188,3 +191,52 @@ async def test_old_callbacks_are_swept_up(site: Site) -> None:
     assert len(await rows(site.store, "run_callbacks")) == 1
     await callbacks.sweep(now.replace(year=now.year + 1))
     assert await rows(site.store, "run_callbacks") == []
+
+
+# --- over HTTP ------------------------------------------------------------------------------------------------
+
+
+async def test_calls_from_outside_get_their_exact_answer_and_one_that_is_replayed_does_nothing(site: Site) -> None:
+    """Row 117: without the right to speak 401, whatever else is wrong; said again 200, and nothing is done."""
+    nobody: Any = None
+    rooms = {each.name: nobody for each in fields(ApiOperations)}
+    operations = ApiOperations(**{**rooms, "callbacks": site.callbacks})
+    transport = httpx.ASGITransport(app=build_app(operations, ApiSettings()))
+    assert site.pending is not None
+    token = site.pending.token
+    path, other = (f"/api/v1/runs/{each}/callback" for each in (site.run_id, UUID(int=7)))
+    done, wrong = {"status": "succeeded", "result": {"rows": 42}}, {"status": "finished", "x": 1}
+    told: list[tuple[int, Any]] = []
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8420") as http:
+        for address, authorization, body in (
+            (path, None, done),
+            (path, "Bearer", done),
+            (path, f"Basic {token}", done),
+            (path, "Bearer hh_an-api-token-is-none-of-these", done),
+            (path, f"Bearer {token[:-1]}{'A' if token[-1] != 'A' else 'B'}", done),
+            (path, f"Bearer {token}{token}", done),
+            (path, None, wrong),
+            (other, f"Bearer {token}", done),
+            (path, f"Bearer {token}", wrong),
+            (path, f"Bearer {token}", done),
+            (path, f"Bearer {token}", done),
+            (path, f"Bearer {token}", {"status": "failed"}),
+        ):
+            headers = {} if authorization is None else {"Authorization": authorization}
+            answer = await http.post(address, json=body, headers=headers)
+            said = answer.json()
+            assert token not in answer.text
+            codes = sorted(fault["code"] for fault in said.get("errors", []))
+            told.append((answer.status_code, said.get("changed", codes or said.get("type", "").rpartition(":")[2])))
+        await site.drain()
+        replayed = await http.post(path, json=done, headers={"Authorization": f"Bearer {token}"})
+    assert told == [
+        *[(401, "unauthenticated")] * 8,
+        (422, ["unknown-field", "unknown-value"]),
+        (200, True),
+        (200, False),
+        (409, "callback-answered"),
+    ]
+    assert (replayed.status_code, replayed.json()["changed"]) == (200, False), "also when the run is over"
+    run = await the_run(site.store, site.run_id)
+    assert (run.state, run.result) == (RunState.SUCCEEDED, {"rows": 42})

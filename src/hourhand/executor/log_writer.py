@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from hourhand.executor.faults import lies_in_the_data
+from hourhand.model.errors import LogOutOfOrder
 from hourhand.ports.log_stores import LogChunk, LogStore
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -38,6 +39,8 @@ class LogWriter:
         self._chunks: list[LogChunk] = []
         self._open_chunks: dict[UUID, LogChunk] = {}
         """The newest row of each run that is not being written yet: what follows may join it."""
+        self._rows: dict[UUID, tuple[int, int]] = {}
+        """Of each run whose log goes on, the attempt and the first number of its newest row."""
         self._weight = 0
         self._room: asyncio.Future[None] | None = None
         self._room_timer: asyncio.TimerHandle | None = None
@@ -55,8 +58,13 @@ class LogWriter:
         self._weight += chunk.weight
         last = self._open_chunks.get(chunk.run_id)
         if last is None or not _joined(last, chunk):
+            attempt, first_line = self._rows.get(chunk.run_id, (0, 0))
+            chunk.after = first_line if attempt == chunk.attempt else 0
+            self._rows[chunk.run_id] = chunk.attempt, chunk.first_line
             self._chunks.append(chunk)
             self._open_chunks[chunk.run_id] = chunk
+        if chunk.is_last:
+            self._rows.pop(chunk.run_id, None)
         if self._weight > LOG_FLUSH_WEIGHT:
             self._wake()
         elif self._timer is None:
@@ -140,13 +148,17 @@ class LogWriter:
     async def _append(self, chunks: Sequence[LogChunk]) -> None:
         """Stores rows. One that the database will never take is replaced by a mark: it must not hold up everything."""
         try:
-            await self._logs.append_logs(chunks)
+            while True:
+                try:
+                    return await self._logs.append_logs(chunks)
+                except LogOutOfOrder as fault:  # of one attempt; of the others that are concerned it is told in turn
+                    chunks = _declared(chunks, fault)
         except Exception as fault:
             if not lies_in_the_data(fault):
                 raise
             if len(chunks) == 1:
                 await self._append_mark(chunks[0], fault)
-                return
+                return None
             middle = len(chunks) // 2
             await self._append(chunks[:middle])
             await self._append(chunks[middle:])
@@ -191,9 +203,30 @@ def _joined(last: LogChunk, chunk: LogChunk) -> bool:
     return True
 
 
+def _declared(chunks: Sequence[LogChunk], fault: LogOutOfOrder) -> list[LogChunk]:
+    """The same rows, and a mark in the place of those that the database has lost: after a fail-over to a standby that
+    did not have them yet, for example. What it has already is left as it is there."""
+    place = next(
+        place for place, each in enumerate(chunks) if (each.run_id, each.attempt) == (fault.run_id, fault.attempt)
+    )
+    chunk, before, behind = chunks[place], chunks[:place], chunks[place + 1 :]
+    if fault.expected is None:  # the run is over, and its earlier lines may have left the database
+        chunk.after = 0
+        return [*before, chunk, *behind]
+    emit(Event.LINES_LOST, run_id=str(fault.run_id), first_line=chunk.first_line, expected=fault.expected)
+    lost = chunk.first_line - fault.expected
+    if lost <= 0:
+        return [*before, *behind]
+    text = f"… {lost} lines were lost by the database …" if lost > 1 else "… 1 line was lost by the database …"
+    mark = LogChunk(chunk.run_id, chunk.attempt, fault.expected, [fault.at], [2], [text], left_out=lost)
+    chunk.after = mark.first_line
+    return [*before, mark, chunk, *behind]
+
+
 def _unstorable_chunk(chunk: LogChunk) -> LogChunk:
     text = f"… {len(chunk.lines)} lines could not be stored …"
     left_out = max(chunk.left_out, len(chunk.lines))
     return LogChunk(
-        chunk.run_id, chunk.attempt, chunk.first_line, chunk.at[:1], [2], [text], left_out, chunk.is_last
+        chunk.run_id, chunk.attempt, chunk.first_line, chunk.at[:1], [2], [text], left_out, chunk.is_last,
+        after=chunk.after,
     )  # fmt: skip

@@ -7,6 +7,7 @@ HTTP status and exit code are not decided here; the edges map classes to them in
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -128,6 +129,22 @@ class DuplicateJob(Conflict):
         ]
         super().__init__("duplicate-job", "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults))
         self.faults = faults
+
+
+class LogOutOfOrder(Conflict):
+    """Lines of an attempt do not follow those that are stored: some are missing, or are there already."""
+
+    def __init__(self, run_id: UUID, attempt: int, first_line: int, expected: int | None, at: datetime) -> None:
+        """`expected`: the number that the next line must have; None when the run is over, and nobody can tell. `at`:
+        the database's time."""
+        what = "nothing more" if expected is None else f"line {expected}"
+        message = f"line {first_line} of attempt {attempt} of run {run_id} came where {what} was expected"
+        super().__init__("log-out-of-order", message, expected=expected)
+        self.run_id = run_id
+        self.attempt = attempt
+        self.first_line = first_line
+        self.expected = expected
+        self.at = at
 
 
 class IdempotencyKeyReused(RequestError):

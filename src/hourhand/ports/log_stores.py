@@ -12,7 +12,8 @@ from hourhand.model.run import LogLine
 
 class LogStore(Protocol):
     async def append_logs(self, chunks: Sequence["LogChunk"]) -> None:
-        """Stores rows, all or none. One that is there already is left as it is: saying it twice does no harm."""
+        """Stores rows, all or none. One that is there already is left as it is: saying it twice does no harm. Raises
+        LogOutOfOrder for one that does not follow the row that it says it follows."""
 
     async def read_rows(self, run_id: UUID, after: Place, limit: int) -> list[LogRow]:
         """Rows in order, from the one on that holds the line behind the place; it may hold earlier ones too, or no
@@ -47,5 +48,7 @@ class LogChunk:
     """Nothing follows in this attempt: it has ended, and everything it wrote was passed on."""
     total_bytes: int = 0
     """With the last one: how much of the attempt was passed on altogether."""
+    after: int = 0
+    """The first number of the row before it in its attempt, which must be there; 0 when nothing need be."""
     weight: int = 0
     """What it takes in memory, about; for whoever holds it."""

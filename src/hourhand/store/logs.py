@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from hourhand.database.connections import Database, Record
+from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
+from hourhand.model.errors import LogOutOfOrder
 from hourhand.model.log import STREAMS, LogEnd, LogRow, Place, lines_in
 from hourhand.model.run import LogLine
 from hourhand.ports.log_stores import LogChunk
@@ -28,12 +29,29 @@ class Logs:
         rows = [(c.run_id, c.attempt, c.first_line, c.at, c.stream, c.lines, c.left_out, c.is_last) for c in chunks]
         bound = self._large_bytes
         large = [c.run_id for c in chunks if bound is not None and c.total_bytes >= bound]
+        going_on = _going_on(chunks)
         async with self._database.transaction() as db:
+            if going_on:
+                await self._refuse_out_of_order(db, going_on)
             # Durable when this returns: a row that a crash of the database takes back, while later ones stay, would be
             # a hole that nobody has declared.
             await db.executemany(self._queries["append_logs"].text, rows)
             if large:
                 await self._database.fetch_on(db, self._queries["note_large_logs"], run_ids=large)
+
+    async def _refuse_out_of_order(self, db: Connection, chunks: Sequence[LogChunk]) -> None:
+        wrong = await self._database.fetch_on(
+            db,
+            self._queries["rows_before"],
+            run_ids=[chunk.run_id for chunk in chunks],
+            attempts=[chunk.attempt for chunk in chunks],
+            first_lines=[chunk.first_line for chunk in chunks],
+            after=[chunk.after for chunk in chunks],
+        )
+        for row in wrong:
+            [found] = await self._database.fetch_on(db, self._queries["expected_line"], **dict(row))
+            expected = found["expected"] if found["is_live"] else None
+            raise LogOutOfOrder(row["run_id"], row["attempt"], row["first_line"], expected, found["now"])
 
     async def read_rows(self, run_id: UUID, after: Place, limit: int) -> list[LogRow]:
         rows = await self._database.fetch(
@@ -74,6 +92,18 @@ class Logs:
                 break
             place, rows_max = rows[-1].end, min(rows_max * 4, ROWS_MAX)
         return lines[:limit]
+
+
+def _going_on(chunks: Sequence[LogChunk]) -> list[LogChunk]:
+    """Rows that follow one which must be stored already. Most logs are one row, and of a long one all but the first
+    follow a row that is stored with them."""
+    found: list[LogChunk] = []
+    newest: dict[tuple[UUID, int], int] = {}
+    for chunk in chunks:
+        if chunk.after and newest.get((chunk.run_id, chunk.attempt)) != chunk.after:
+            found.append(chunk)
+        newest[chunk.run_id, chunk.attempt] = chunk.first_line
+    return found
 
 
 def _row(row: Record) -> LogRow:

@@ -35,6 +35,7 @@ class Event(Enum):
     OUTCOMES_ADOPTED = ("outcomes that an ended executor left were delivered", logging.WARNING)
     JOURNAL_FULL = ("journal full: further outcomes wait in memory only", logging.ERROR)
     JOURNAL_UNUSABLE = ("journal cannot be used: outcomes wait in memory only", logging.ERROR)
+    LINES_LOST = ("log lines do not follow those that are stored, a mark tells what is missing", logging.ERROR)
     LINES_UNSTORABLE = ("log lines cannot be stored, a mark stands in their place", logging.ERROR)
     LOGS_MOVED = ("logs moved out of the database", logging.INFO)
     SELF_FENCED = ("lease not confirmed: attempts that need it are ended", logging.WARNING)

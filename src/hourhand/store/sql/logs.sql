@@ -3,6 +3,24 @@ INSERT INTO hourhand.log_chunks (run_id, attempt, first_line, at, stream, lines,
 VALUES (@run_id, @attempt, @first_line, @at, @stream, @lines, @left_out, @is_last)
 ON CONFLICT DO NOTHING;
 
+-- name: rows_before
+-- Of new rows those that do not follow the row that they say they follow: a database that has lost that one, or has others of it,
+-- would make a hole that nobody has declared.
+SELECT x.run_id, x.attempt, x.first_line
+  FROM unnest(@run_ids::uuid[], @attempts::int[], @first_lines::int[], @after::int[]) AS x(run_id, attempt, first_line, after)
+ WHERE x.after IS DISTINCT FROM (SELECT c.first_line FROM hourhand.log_chunks c
+                                  WHERE c.run_id = x.run_id AND c.attempt = x.attempt AND c.first_line < x.first_line
+                                  ORDER BY c.first_line DESC LIMIT 1)
+ LIMIT 1;
+
+-- name: expected_line
+-- For a row that was refused: the number that must come next, and whether the run is still under way. The logs of runs that are over
+-- may have left the database.
+SELECT coalesce((SELECT c.first_line + greatest(cardinality(c.lines), c.left_out) FROM hourhand.log_chunks c
+                  WHERE c.run_id = @run_id AND c.attempt = @attempt AND c.first_line < @first_line
+                  ORDER BY c.first_line DESC LIMIT 1), 1) AS expected,
+       EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = @run_id) AS is_live, now() AS now;
+
 -- name: note_large_logs
 INSERT INTO hourhand.large_logs (run_id) SELECT unnest(@run_ids::uuid[]) ON CONFLICT DO NOTHING;
 
