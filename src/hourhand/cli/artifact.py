@@ -1,10 +1,10 @@
 """`hourhand artifact`: code that was uploaded, for script jobs to run."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from hourhand.cli.asking import make_sure
 from hourhand.cli.lazy import LazyGroup
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
@@ -129,10 +129,7 @@ def download(artifact: str, to: str | None) -> None:
 @session_options
 def delete(artifact: str, yes: bool) -> None:
     """Delete an artifact that no job uses any more."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("deleting needs --yes where nobody can be asked")
-        click.confirm(f"Delete artifact {artifact}?", abort=True, err=True)
+    make_sure(f"Delete artifact {artifact}?", yes)
     with connected() as client:
         gone = client.delete_artifact(artifact)
     say(f"artifact {gone.name}@{gone.digest} is deleted")

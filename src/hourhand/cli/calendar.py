@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hourhand.cli.asking import make_sure
 from hourhand.cli.lazy import LazyGroup
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
@@ -102,9 +103,11 @@ def import_(name: str, file: str, tz: str | None) -> None:
 
 @calendar.command()
 @click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @session_options
-def delete(name: str) -> None:
+def delete(name: str, yes: bool) -> None:
     """Delete a calendar that no job uses."""
+    make_sure(f"Delete calendar {name}?", yes)
     with connected() as client:
         client.delete_calendar(name)
     say(f"calendar {name} is deleted")

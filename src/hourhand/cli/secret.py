@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hourhand.cli.asking import make_sure
 from hourhand.cli.lazy import LazyGroup
 from hourhand.cli.printing import say, show
 from hourhand.cli.session import connected, session_options
@@ -108,9 +109,11 @@ def grant(
 @secret.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Also while jobs refer to it; their runs fail from then on.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @session_options
-def delete(name: str, force: bool) -> None:
+def delete(name: str, force: bool, yes: bool) -> None:
     """Delete a secret that no job refers to."""
+    make_sure(f"Delete secret {name}? Nobody can bring its value back.", yes)
     with connected() as client:
         client.delete_secret(name, force=force)
     say(f"secret {name} is deleted")

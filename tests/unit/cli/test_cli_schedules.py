@@ -160,7 +160,7 @@ def test_a_calendar_is_imported_listed_and_deleted(hourhand: Run, stub: Stub, tm
     answer(stub, {"calendars": [HOLIDAYS]})
     assert "1 date, 1 weekly window, 1 blackout" in hourhand("calendar", "list").stdout
     answer(stub, {"deleted": "holidays"})
-    assert "is deleted" in hourhand("calendar", "delete", "holidays").stderr
+    assert "is deleted" in hourhand("calendar", "delete", "holidays", "--yes").stderr
     assert stub.last.method == "DELETE"
 
 

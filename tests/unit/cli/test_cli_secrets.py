@@ -63,7 +63,7 @@ def test_secrets_are_shown_granted_and_deleted(hourhand: Run, stub: Stub) -> Non
     assert hourhand("secret", "grant", "DB").exit_code == 2
     assert hourhand("secret", "grant", "DB", "--everybody", "--job", "a").exit_code == 2
     answer(stub, {"deleted": "DB"})
-    assert hourhand("secret", "delete", "DB", "--force").exit_code == 0
+    assert hourhand("secret", "delete", "DB", "--force", "--yes").exit_code == 0
     assert (stub.last.method, stub.last.params) == ("DELETE", {"force": ["true"]})
 
 

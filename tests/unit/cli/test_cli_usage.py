@@ -7,6 +7,8 @@ import pytest
 from click.testing import Result
 from stub_api import TOKEN, Stub
 
+from hourhand.runtime.signing import make_signing_key, read_key
+
 Run = Callable[..., Result]
 
 
@@ -153,3 +155,57 @@ def test_the_port_of_the_environment_is_used_and_checked(
 
     monkeypatch.setenv("HOURHAND_PORT", "http")
     assert hourhand("status").exit_code == 78
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["job", "delete", "x"],
+        ["artifact", "delete", "tool"],
+        ["calendar", "delete", "holidays"],
+        ["secret", "delete", "TOKEN"],
+        ["secret", "delete", "TOKEN", "--force"],
+        ["node", "mark-lost", "7"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_undone_needs_a_yes_where_nobody_can_be_asked(
+    hourhand: Run, stub: Stub, words: list[str]
+) -> None:
+    """Row 175."""
+    done = hourhand(*words)
+    assert (done.exit_code, "--yes" in done.stderr, done.stdout) == (2, True, ""), done.stderr
+    assert not stub.seen, "nobody was asked for anything"
+
+
+def test_a_key_to_sign_by_is_made_once_and_for_its_owner_alone(hourhand: Run, tmp_path: Path) -> None:
+    made = hourhand("artifact", "make-key", "release.pem")
+    again = hourhand("artifact", "make-key", "release.pem")
+
+    assert made.exit_code == 0
+    assert read_key(made.stdout) is not None
+    assert (tmp_path / "release.pem").stat().st_mode & 0o777 == 0o600
+    assert (again.exit_code, again.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "said"),
+    [
+        ("none.pem", 66, "none.pem cannot be read (no such file or directory)"),
+        ("open.pem", 1, "can be read by others than its owner: chmod 600"),
+        ("nonsense.pem", 1, "holds no Ed25519 private key"),
+    ],
+)
+def test_a_key_that_cannot_be_used_signs_nothing(
+    hourhand: Run, stub: Stub, tmp_path: Path, key: str, code: int, said: str
+) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    make_signing_key(tmp_path / "open.pem")
+    (tmp_path / "open.pem").chmod(0o644)
+    (tmp_path / "nonsense.pem").write_text("-----BEGIN PRIVATE KEY-----\nTk8=\n-----END PRIVATE KEY-----\n")
+    (tmp_path / "nonsense.pem").chmod(0o600)
+
+    done = hourhand("artifact", "upload", "tool", "--sign-with", key)
+    assert done.exit_code == code, done.stderr
+    assert said in done.stderr
+    assert not stub.seen
