@@ -336,6 +336,8 @@ class ExecutorNode(Node):
         self.executor.attempts.secrets = AttemptSecrets(*asked)
         self.executor.make_loops(self.loop)
         self.executor.fan_out.wake_all = lambda: self.bus.publish(Topic.READY)
+        self.executor.recorder.on_parts = lambda: self.bus.publish(Topic.PARTS)
+        self.bus.subscribe(Topic.PARTS, self.executor.fan_out.hear)
         self.bus.subscribe(Topic.READY, self.executor.receiving.wake)
         self.bus.subscribe(Topic.LANES, self.executor.learning.wake)
         self.bus.subscribe(Topic.CANCEL, self.executor.cancelling.wake)

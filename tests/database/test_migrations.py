@@ -266,6 +266,30 @@ async def test_what_was_paused_in_an_older_database_is_still_paused(url: str, mo
         assert [tuple(row) for row in pauses] == [("slow", "ada", "moving", False)]
 
 
+CANCELLED = """
+INSERT INTO hourhand.lanes (namespace_id, queue, needs) VALUES (1, 'slow', 'command');
+INSERT INTO hourhand.jobs (job_id, namespace_id, lane_id, name, kind, payload, timing, priority, max_retries, owner,
+                           status, paused_at, version, created_at, created_by, updated_at)
+SELECT gen_random_uuid(), 1, 1, 'job', 'command', '{}', '{"schedules": []}', 5, 3, 'ada', status, '2026-01-31', 1,
+       now(), 'ada', now() FROM unnest(ARRAY[1, 2]) AS status;
+"""
+
+
+async def test_the_time_of_a_cancel_gets_a_column_of_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(url) as database:
+        with monkeypatch.context() as older:
+            older.setattr(migrate_module, "migrations", lambda schema: migrations(schema)[:14])
+            await migrate(database)
+        async with database.connection() as connection:
+            await connection.execute(CANCELLED)
+        await migrate(database)
+        async with database.connection() as connection:
+            jobs = await connection.fetch(
+                "SELECT status, paused_at IS NULL, cancelled_at IS NULL FROM hourhand.jobs ORDER BY status"
+            )
+        assert [tuple(row) for row in jobs] == [(1, False, True), (2, True, False)]
+
+
 # --- rights -----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 that says what they came to, whoever dies meanwhile."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 from uuid import UUID
 
@@ -105,6 +106,46 @@ async def test_a_run_on_all_runs_once_on_each_executor_that_is_there(store: Stor
     run = await the_run(store, run_id)
     assert (run.state, run.result) == (RunState.SUCCEEDED, {"parts": 3, "succeeded": 3})
     assert len(await rows(store, "runs")) == 4
+
+
+async def test_whoever_leads_hears_of_ends_and_need_not_look_for_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fan_out, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(fan_out, "LOOK_SECONDS_MAX", 3600.0)
+    workers = await crew(store, 3)
+    for worker in workers:
+        for other in workers:  # as the event bus does it
+            worker.executor.recorder.on_parts = both(worker.executor.recorder.on_parts, other.executor.fan_out.hear)
+    _, run_id = await submitted(store, on("all"))
+    await turns(store, *workers)
+    assert (await the_run(store, run_id)).state is RunState.SUCCEEDED
+
+
+def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        one()
+        other()
+
+    return call
+
+
+async def test_a_run_in_parts_counts_once(store: Store) -> None:
+    workers = await crew(store, 3)
+    for worker in workers:
+        worker.holding = asyncio.Event()
+    await submitted(store, on("all"))
+    for _ in range(3):
+        for worker in workers:
+            await worker.turn()
+    assert len(await rows(store, "live_runs")) == 4
+    assert sum((await store.runs.count_live(NAMESPACE)).values()) == 1
+    for worker in workers:
+        assert worker.holding is not None
+        worker.holding.set()
+    await turns(store, *workers)
+    assert len(await rows(store, "runs")) == 4
+    assert await store.runs.count_finished(NAMESPACE, at(-3600)) == {RunState.SUCCEEDED: 1}
 
 
 async def test_only_executors_that_fit_get_a_part(store: Store) -> None:

@@ -8,6 +8,7 @@ which executor they are, and waits.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -29,7 +30,9 @@ LEADING: Final = Demands(fan=True)
 """What leading takes: a place among what runs inside the executor."""
 LOOK_SECONDS: Final = 0.5
 LOOK_SECONDS_MAX: Final = 5.0
-"""Looks at parts that go on for long become rarer."""
+"""Looks at parts that go on for long become rarer: a look that finds an end is asked for by whoever wrote that."""
+LOOK_SECONDS_MIN: Final = 0.05
+"""Between two looks, however often they are asked for."""
 AWAY: Final = (WorldError, OSError, TimeoutError)
 
 
@@ -48,6 +51,7 @@ class FanOut:
         self._clock = clock
         self.wake_all: Callable[[], None] = lambda: None
         """Called when parts are there to be claimed by whom they are for."""
+        self._news = asyncio.Event()
 
     def slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.INLINE
@@ -65,6 +69,11 @@ class FanOut:
 
     async def close(self) -> None: ...
 
+    def hear(self) -> None:
+        """Somewhere a part has ended: whoever leads looks now."""
+        self._news.set()
+        self._news = asyncio.Event()  # for the next one; those who wait have the old one
+
     async def run(self, task: Task) -> Outcome:
         try:
             return await self._lead(task)
@@ -75,6 +84,7 @@ class FanOut:
     async def _lead(self, task: Task) -> Outcome:
         facts, wait = None, LOOK_SECONDS
         while True:
+            news = self._news  # before the look, which may not see any more what is told meanwhile
             try:
                 # The first look, and the first after the database was away.
                 facts = facts or await self._parts.fan_out_facts(task.run_id, task.fence)
@@ -85,7 +95,9 @@ class FanOut:
                 outcome = None  # the parts go on without their leader; so does the leader when the database is back
             if outcome is not None:
                 return outcome
-            await asyncio.sleep(wait)
+            await asyncio.sleep(min(wait, LOOK_SECONDS_MIN))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(news.wait(), wait)
             wait = min(wait * 1.2, LOOK_SECONDS_MAX)
 
     async def _look(self, task: Task, facts: FanOutFacts) -> Outcome | None:
@@ -130,7 +142,8 @@ class FanOut:
         try:
             if await self._parts.run_state(task.run_id, task.fence) is not RunState.CANCELLING:
                 return
-            while await self._parts.cancel_parts(task.run_id, self._clock.now()):  # noqa: ASYNC110 - each says it again
-                await asyncio.sleep(LOOK_SECONDS)
+            while await self._parts.cancel_parts(task.run_id, self._clock.now()):  # each says it again
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
         except AWAY:
             return  # they are found and cancelled by the schedulers

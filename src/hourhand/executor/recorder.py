@@ -96,6 +96,9 @@ class Recorder:
         self.logs_written = self._log_writer.written
         self.on_logs: Callable[[], None] = lambda: None
         """Called when lines were stored, and the ends of their runs with them."""
+        self.on_parts: Callable[[], None] = lambda: None
+        """Called when ends of parts were written, for which whoever leads their run waits."""
+        self._has_parts = False
         self._idle = asyncio.Event()
         self._idle.set()
         self.wake: Callable[[], None] = lambda: None
@@ -121,6 +124,8 @@ class Recorder:
         self._started.pop(claim.run_id, None)
         self._ended.append(_Ended(claim, started_at, ended_at, outcome, usage, files))
         self._idle.clear()
+        if claim.total is not None:
+            self._has_parts = True
         if self._is_away:
             self._keep()
         elif claim.careful or len(self._ended) >= GATHER_MAX:  # others may wait for its place in a gate
@@ -193,6 +198,9 @@ class Recorder:
         if has_stored:
             self.on_logs()
         waiting = self._ended[self._aside :]
+        if self._has_parts and batch:
+            self._has_parts = bool(waiting)  # they may be among these
+            self.on_parts()
         if waiting:
             urgent = len(waiting) >= GATHER_MAX or any(ended.claim.careful for ended in waiting)
             return 0 if urgent else max(self._written_at + GATHER_SECONDS - _monotonic(), 0.0)

@@ -22,6 +22,8 @@ class Topic(StrEnum):
     """Attempts have written lines, or have ended that had."""
     CALLBACKS = "callbacks"
     """Somebody outside has said how an attempt ended."""
+    PARTS = "parts"
+    """Parts of runs on several executors have ended."""
     NODES = "nodes"
     """Something else is wanted of a node, or it was declared lost."""
 

@@ -74,10 +74,10 @@ def pause_columns(
     the pause, are not counted as paused: `latest` is the last of them."""
     if state is not JobState.PAUSED:
         names = ("pause_reason", "paused_at", "paused_by", "pause_until", "pause_from")
-        # Of a cancelled job it is since when nothing is due.
-        return dict.fromkeys(names) | {"paused_at": now if state is JobState.CANCELLED else None}
+        return dict.fromkeys(names) | {"cancelled_at": now if state is JobState.CANCELLED else None}
     goes_on = is_paused(old, now)
     return {
+        "cancelled_at": None,
         "pause_reason": reason,
         "paused_at": (goes_on and old["paused_at"]) or now,
         "paused_by": by or None,

@@ -126,7 +126,8 @@ UPDATE hourhand.jobs
 
 -- name: set_job_status
 UPDATE hourhand.jobs
-   SET status = @status, pause_reason = @pause_reason, paused_at = @paused_at, paused_by = @paused_by,
+   SET status = @status, cancelled_at = @cancelled_at,
+       pause_reason = @pause_reason, paused_at = @paused_at, paused_by = @paused_by,
        pause_until = @pause_until, pause_from = @pause_from, resumed_at = coalesce(@resumed_at, resumed_at)
  WHERE namespace_id = @namespace_id AND job_id = @job_id;
 

@@ -2,7 +2,7 @@
 -- What follows from the job itself: its schedule, where its cursor really stands, its own pause.
 SELECT j.job_id, j.timing, j.due_at, j.created_at, j.updated_at, j.version, j.catchup, j.status, j.paused_at, j.paused_by,
        j.pause_reason, j.pause_until, j.pause_from, coalesce(r.next_fire, t.next_fire) AS next_fire,
-       CASE WHEN j.status = 2 AND j.paused_at IS NOT NULL THEN j.paused_at
+       CASE WHEN j.cancelled_at IS NOT NULL THEN j.cancelled_at
             WHEN t.job_id IS NULL AND (j.status = 2 OR b.runs_left = 0) THEN     -- with its last due time
                 coalesce(greatest((SELECT max(l.scheduled_for) FROM hourhand.live_runs l
                                     WHERE l.job_id = j.job_id AND l.cause = 1),

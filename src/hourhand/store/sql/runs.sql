@@ -100,11 +100,13 @@ SELECT a.attempt, a.state, a.reason, a.error, n.name AS executor, a.started_at, 
  ORDER BY a.attempt;
 
 -- name: count_live
-SELECT state, count(*) AS count FROM hourhand.live_runs WHERE namespace_id = @namespace_id GROUP BY state;
+-- A run counts once, in however many parts it runs.
+SELECT state, count(*) AS count FROM hourhand.live_runs
+ WHERE namespace_id = @namespace_id AND NOT hourhand.is_part(run_id) GROUP BY state;
 
 -- name: count_finished
 SELECT state, count(*) AS count FROM hourhand.runs
- WHERE namespace_id = @namespace_id AND run_id >= @since::uuid GROUP BY state;
+ WHERE namespace_id = @namespace_id AND run_id >= @since::uuid AND NOT hourhand.is_part(run_id) GROUP BY state;
 
 -- name: list_retries
 -- The runs that were asked for to repeat this one, oldest first.
