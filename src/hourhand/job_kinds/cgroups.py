@@ -8,13 +8,13 @@ joining, killing and removing the groups of attempts is the launcher's work.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 from typing import Final
 
 from hourhand.job_kinds.launcher_kernel import kill_members
+from hourhand.job_kinds.launcher_kernel import remove_groups as kernel_remove_groups
 from hourhand.model.resources import Resources
 from hourhand.model.usage import Level
 
@@ -153,16 +153,10 @@ def remove_groups(bases: Iterable[str]) -> bool:
 
 def _remove(base: str) -> bool:
     for _ in range(_REMOVE_ROUNDS_MAX):
-        inner = [entry.path for entry in os.scandir(base) if entry.is_dir()] if os.path.isdir(base) else []
-        try:
-            for group in [*inner, base]:
-                with suppress(FileNotFoundError):
-                    os.rmdir(group)
+        if kernel_remove_groups([os.fsencode(base)]):
             return True
-        except OSError:
-            for group in [*inner, base]:
-                kill_members(os.fsencode(group))
-            sleep(0.005)
+        kill_members(os.fsencode(base))
+        sleep(0.005)
     return False
 
 

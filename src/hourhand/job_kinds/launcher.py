@@ -39,6 +39,8 @@ class SetUp:
     contains: bool
     hidden: Sequence[Path] = ()
     """What no program may see."""
+    groups: Sequence[str] = ()
+    """The folders that groups of attempts are made in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Launched:
         """Done with the first of the two below. For one who waits."""
         self.ended: asyncio.Future[Ended] = loop.create_future()
         self.pid: asyncio.Future[int] = loop.create_future()
-        """Known only without control groups, when it was asked to end or has left something: who has to look after
+        """Known only of what is not contained, when it was asked to end or has left something: who has to look after
         that needs it. The number is taken until `reap`."""
 
     def ask(self) -> None:
@@ -114,7 +116,7 @@ class Launcher:
         self._count = 0
         self._unsent: list[tuple[bytes, list[int]]] = []
         self.abilities: frozenset[str] = frozenset()
-        """What the kernel lets it do to contain programs: `landlock`, `mounts`, `proc`."""
+        """What the kernel lets it do to contain programs: `landlock`, `mounts`, `groups`, `proc`."""
 
     @property
     def is_up(self) -> bool:
@@ -220,6 +222,7 @@ class Launcher:
             _bytes(("1" if set_up.contains else "0", os.fspath(set_up.room))),
             () if account is None else (b"%d" % account.user_id, b"%d" % account.group_id),
             _bytes(map(os.fspath, set_up.hidden)),
+            _bytes(set_up.groups),
         )
 
     def _hear(self) -> None:

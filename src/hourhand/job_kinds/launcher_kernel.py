@@ -16,6 +16,7 @@ _LIST_BYTES_MAX = 1 << 20
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
 _MS_PLAIN = 0x2 | 0x4 | 0x8  # no set-user-id, no devices, no programs
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
@@ -98,6 +99,22 @@ def children() -> list[int]:
     return [int(pid) for pid in now.split()]
 
 
+def children_of(pid: int) -> list[int]:
+    """Those of all threads of a process."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += read(os.fsencode(f"/proc/{pid}/task/{thread}/children"), _LIST_BYTES_MAX).split()
+    return [int(child) for child in found]
+
+
+def parent_of(pid: int) -> int:
+    """0 when it is gone."""
+    # The second field is the program's name in brackets, which may itself hold brackets and spaces.
+    fields = read(b"/proc/%d/stat" % pid).rpartition(b")")[2].split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
 # --- what it can see and reach ----------------------------------------------------------------------------------
 
 
@@ -150,6 +167,17 @@ def hide_processes() -> None:
     _mount(b"proc", b"/proc", b"proc", _MS_PLAIN, b"hidepid=ptraceable")
 
 
+def shut_groups() -> None:
+    """Lets nobody here write to control groups any more, but through descriptors that are open already. Who is of the
+    same user as they are could leave his group otherwise, and with it his limits and his end."""
+    for line in read(b"/proc/self/mountinfo", _LIST_BYTES_MAX).splitlines():
+        own, _, rest = line.partition(b" - ")
+        if rest.split(b" ")[0] in (b"cgroup", b"cgroup2"):
+            place = own.split(b" ")[4]
+            _mount(place, place, None, _MS_BIND)
+            _mount(None, place, None, _MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
+
+
 def see_one_folder(room: bytes, stage: bytes, name: bytes) -> None:
     """Lets this process see nothing in the room but the folder of that name. The stage is a folder in the room, with
     an empty one of the name in it."""
@@ -162,7 +190,20 @@ def see_one_folder(room: bytes, stage: bytes, name: bytes) -> None:
 
 
 def members(group: bytes) -> list[int]:
-    return [int(pid) for pid in read(group + b"/cgroup.procs", _LIST_BYTES_MAX).split()]
+    """Those in the group, and in groups that they have made in it."""
+    groups = [group, *inner_groups(group)]
+    return [int(pid) for each in groups for pid in read(each + b"/cgroup.procs", _LIST_BYTES_MAX).split()]
+
+
+def inner_groups(group: bytes) -> list[bytes]:
+    """Groups in this one, each after those that are in it."""
+    found = [group]
+    for outer in found:  # it grows meanwhile; not by recursion: a stranger says how deep it goes
+        with contextlib.suppress(OSError):
+            if os.stat(outer).st_nlink > 2:  # else there are none, as nearly always
+                with os.scandir(outer) as entries:
+                    found += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return found[:0:-1]
 
 
 def send_to_member(group: bytes, pid: int, number: int) -> None:
@@ -191,8 +232,22 @@ def _kill_one_by_one(group: bytes) -> None:
         write(group + b"/freezer.state", b"THAWED")
 
 
+def remove_groups(groups: Iterable[bytes]) -> bool:
+    """Whether none of these groups is there any more: the kernel removes one only when nobody is in it. Those that a
+    program has made in its own go with it; else it could keep its attempt from ever ending."""
+    for group in groups:
+        try:
+            os.rmdir(group)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if not remove_all([*inner_groups(group), group]):
+                return False
+    return True
+
+
 def remove_all(folders: Iterable[bytes]) -> bool:
-    """Whether none of these folders or groups is there any more. What follows one that is not empty is left too."""
+    """Whether none of these folders is there any more. What follows one that is not empty is left too."""
     for folder in folders:
         try:
             os.rmdir(folder)

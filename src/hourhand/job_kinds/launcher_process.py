@@ -22,8 +22,10 @@ from collections.abc import Sequence
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # last: some of our names are the standard library's
+    import launcher_keeper as keeper  # type: ignore[import-not-found]
     import launcher_kernel as kernel  # type: ignore[import-not-found]
 else:
+    from hourhand.job_kinds import launcher_keeper as keeper
     from hourhand.job_kinds import launcher_kernel as kernel
 
 PACKET_BYTES_MAX = 128 * 1024
@@ -44,7 +46,7 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.setblocking(False)
     os.set_inheritable(channel.fileno(), False)
-    signal.pthread_sigmask(signal.SIG_BLOCK, MASKED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*MASKED, *keeper.HEARD))
     # Python ignores some, and whoever started the executor may have ignored others: nohup does. So would programs.
     for number in signal.valid_signals():
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -71,6 +73,8 @@ class Attempt:
         self.folders = folders
         """To be removed at the end if they are empty, in this order; the last one is its own."""
         self.pid = 0
+        """Of its first process, or of its keeper where there are no groups."""
+        self.is_kept = False
         self.handle = -1
         self.has_exited = False
         self.has_grace = False
@@ -106,6 +110,11 @@ class Launcher:
         self._faults, self._faults_write = os.pipe()
         os.set_blocking(self._faults, False)
         self._told: dict[int, Fields] = {}
+        self._reports, self._reports_write = os.pipe()
+        os.set_blocking(self._reports, False)
+        self._reported: dict[int, Fields] = {}
+        self._ways: list[tuple[bytes, bytes]] = []
+        """How folders of groups are reached where their own paths are shut."""
         self._epoll = select.epoll()
         self._epoll.register(channel.fileno(), select.EPOLLIN)
 
@@ -158,7 +167,7 @@ class Launcher:
             if attempt is not None:
                 {b"ask": self._ask, b"kill": self._kill, b"reap": self._reap}[verb](attempt)
 
-    def _set_up(self, how: Fields, account: Fields, hidden: Fields) -> None:
+    def _set_up(self, how: Fields, account: Fields, hidden: Fields, groups: Fields) -> None:
         """Once, before anything is launched. Says what it could do; whether that is enough is the executor's to say."""
         done = []
         contains, room = how
@@ -173,6 +182,12 @@ class Launcher:
                 kernel.hide(hidden, room, stage_in(room))
                 self._room = room
                 done.append(b"mounts")
+            if self._room is not None and self._account is None and groups:
+                with contextlib.suppress(OSError):
+                    ways = [(group, b"/proc/self/fd/%d" % os.open(group, os.O_PATH | os.O_CLOEXEC)) for group in groups]
+                    kernel.shut_groups()
+                    self._ways = ways
+                    done.append(b"groups")
             with contextlib.suppress(OSError):  # only root may
                 if self._room is not None:
                     kernel.hide_processes()
@@ -185,6 +200,8 @@ class Launcher:
 
     def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
         [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders = what
+        if self._ways:
+            groups, writes, reads = map(self._reached, (groups, writes, reads))
         attempt = Attempt(number, groups, reads, folders)
         step = b"prepare"
         room = self._room if contains == b"1" else None
@@ -202,21 +219,37 @@ class Launcher:
                 step = b"execute"
                 attempt.pid = kernel.spawn(list(argv), environment_of(environment), path, handles[:3])
             else:
+                attempt.is_kept = not groups
                 attempt.pid = os.fork()
         except OSError as error:
-            kernel.remove_all(groups)
+            kernel.remove_groups(groups)
             kernel.remove_all(attempt.folders[: len(attempt.folders) - len(folders)])
             self._say(b"refused", number, step, b"%d" % (error.errno or 0), os.fsencode(str(error)))
             return
         if attempt.pid == 0:
-            self._become(attempt, handles, argv, environment, limits, path, start_in, contains == b"1")
+
+            def become() -> None:
+                self._become(attempt, handles, argv, environment, limits, path, start_in, contains == b"1")
+
+            if not attempt.is_kept:
+                become()
+            own = (self._channel.fileno(), self._epoll.fileno(), self._faults, self._reports, self._faults_write)
+            keeper.keep(become, self._reports_write, (*handles, *own))
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
 
+    def _reached(self, paths: Fields) -> Fields:
+        for group, way in self._ways:
+            paths = [way + path[len(group) :] if path.startswith(group + b"/") else path for path in paths]
+        return paths
+
     def _ask(self, attempt: Attempt) -> None:
         """Asks everything of an attempt to end, each once: what is not in the first one's group, by itself."""
         attempt.has_grace = True
+        if attempt.is_kept:
+            os.kill(attempt.pid, keeper.ASK)  # not waited for yet: the number is its own
+            return
         self._signal_group(attempt, signal.SIGTERM)
         for group in attempt.groups[:1]:
             for pid in kernel.members(group):
@@ -228,6 +261,9 @@ class Launcher:
 
     def _kill(self, attempt: Attempt) -> None:
         attempt.has_grace = False
+        if attempt.is_kept:
+            os.kill(attempt.pid, keeper.KILL)
+            return
         self._signal_group(attempt, signal.SIGKILL)
         for group in attempt.groups[:1]:
             kernel.kill_members(group)
@@ -266,7 +302,7 @@ class Launcher:
             for target, handle in enumerate(handles[:3]):
                 os.dup2(handle, target)
             # What was sent meanwhile is delivered now, and does to it what it does to any program.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, MASKED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (*MASKED, *keeper.HEARD))
             step = b"execute"
             kernel.execute(list(argv), environment_of(environment), path)
         except BaseException as error:
@@ -288,7 +324,7 @@ class Launcher:
         """Finishes the attempt if nothing of it is left; else sees to it, and looks again later."""
         if attempt.groups:
             attempt.readings = [kernel.read(path) for path in attempt.reads]
-            if kernel.remove_all(attempt.groups):  # the kernel removes a group only when nobody is in it
+            if kernel.remove_groups(attempt.groups):
                 self._finish(attempt)
                 return
             if not attempt.has_grace:
@@ -296,7 +332,7 @@ class Launcher:
             attempt.look_at = time.monotonic() + attempt.pause
             attempt.pause = min(2 * attempt.pause, PAUSE_SECONDS_MAX)
             self._waiting.add(attempt)
-        elif not self._orphans():
+        elif attempt.is_kept or not self._orphans():
             self._finish(attempt)
         elif not attempt.is_left:
             attempt.is_left = True
@@ -308,13 +344,25 @@ class Launcher:
         self._waiting.discard(attempt)
         _, status, used = os.wait4(attempt.pid, 0)
         del self._attempts[attempt.number], self._by_pid[attempt.pid]
-        step, number, said = self._fault_of(attempt.pid) if status == NOT_EXECUTED << 8 else (b"", b"0", b"")
-        is_removed = kernel.remove_all(attempt.folders)
+        first = attempt.pid
         facts = (used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, used.ru_inblock * 512, used.ru_oublock * 512)
+        took: Fields = [b"%.6f" % fact for fact in facts]
+        if attempt.is_kept and (report := self._report_of(attempt.pid)):  # else somebody has killed it
+            first, status, took = int(report[0]), int(report[1]), report[2:]
+        step, number, said = self._fault_of(first) if status == NOT_EXECUTED << 8 else (b"", b"0", b"")
+        is_removed = kernel.remove_all(attempt.folders)
         self._say(
             b"ended", attempt.number, b"%d" % status, step, number, said, b"1" if is_removed else b"0",
-            b" ".join([b"%.6f" % fact for fact in facts]), *attempt.readings,
+            b" ".join(took), *attempt.readings,
         )  # fmt: skip
+
+    def _report_of(self, pid: int) -> Fields:
+        """What a keeper has said: its program's first process, how that ended, what all of it took."""
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self._reports, 65536).splitlines():
+                of, *said = line.split()
+                self._reported[int(of)] = said
+        return self._reported.pop(pid, ())
 
     def _fault_of(self, pid: int) -> Fields:
         """What a child said that did not become its program."""
@@ -374,7 +422,7 @@ class Launcher:
                 with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
                     alive += os.waitpid(pid, os.WNOHANG)[0] == 0
-            left = [attempt for attempt in self._attempts.values() if not kernel.remove_all(attempt.groups)]
+            left = [attempt for attempt in self._attempts.values() if not kernel.remove_groups(attempt.groups)]
             if not alive and not left:
                 break
             time.sleep(0.002)

@@ -153,7 +153,8 @@ class _Host:
                 (room / ".stage").chmod(0o711)
                 self._open_groups(room)
             self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            self.launcher = Launcher(SetUp(room, self.account, self.contains, self.settings.hidden))
+            bases = () if self.groups is None else self.groups.bases
+            self.launcher = Launcher(SetUp(room, self.account, self.contains, self.settings.hidden, bases))
             await self.launcher.open()
             if self.contains:
                 emit(Event.PROGRAMS_CONTAINED, limits=self.level.value, by=sorted(self.launcher.abilities))
@@ -162,13 +163,15 @@ class _Host:
             raise
 
     def _open_groups(self, room: Path) -> None:
+        self.level = Level.RLIMITS
         groups = Groups(find_trees(), room.name)
+        if groups.level is Level.RLIMITS:
+            return
         self.folders.remember(groups.bases)
         try:
             groups.open()
         except OSError:  # they could be made a moment ago
             groups.close()
-            self.level = Level.RLIMITS
         else:
             self.groups, self.level = groups, groups.level
 
@@ -278,7 +281,7 @@ class _Attempt:
         launched = self._launched
         try:
             await launched.changed
-            if not launched.ended.done():  # without groups, somebody has to look for what the program has left
+            if not launched.ended.done():  # not contained: somebody has to look for what the program has left
                 await to_the_end(self._clear_up)
             self._end = launched.ended.result()
         except LauncherDied:
@@ -296,7 +299,7 @@ class _Attempt:
                         await first_of(self._gone(launched), hurry.wait())
                 if not launched.ended.done():
                     launched.kill()
-                    if not self._plan.groups:
+                    if not self._host.contains:
                         await self._clear_up(hurry)
             self._end = await _result(launched.ended)
         except LauncherDied:
@@ -305,7 +308,7 @@ class _Attempt:
 
     async def _gone(self, launched: Launched) -> None:
         """Returns when nothing of the tree is alive. Children may need their grace longer than the first process."""
-        if not self._plan.groups:
+        if not self._host.contains:
             leftovers = self._leftovers(await _result(launched.pid))
             await asyncio.to_thread(leftovers.ask_outside_group)
             await _none_left(leftovers.look)

@@ -39,9 +39,9 @@ def shared():
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(shared):
     """An executor's home, in which programs would find much of interest if only they saw it."""
-    home = tmp_path / "home"
+    home = shared / "home"
     (home / "socket").mkdir(parents=True)
     for name in ("token", "postgres.password", "hourhand.toml"):
         (home / name).write_text("hush")
@@ -50,9 +50,8 @@ def home(tmp_path):
     server.bind(str(home / "socket" / "s"))
     (home / "socket" / "s").chmod(0o777)
     server.listen()
-    for folder in (home / "socket", home, *home.parents):
-        if folder.stat().st_uid == os.geteuid() and folder not in (Path("/"), Path("/tmp")):
-            folder.chmod(0o755)  # modes must not be what protects it here
+    for folder in (home / "socket", home):
+        folder.chmod(0o755)  # modes must not be what protects it here
     yield home
     server.close()
 
@@ -235,6 +234,29 @@ async def test_no_groups_and_folders_are_left(open_kind, make_task, shared):
     assert groups_of(room.name) != []
     await kind.close()
     assert groups_of(room.name) == []
+
+
+NEST: Final = """
+for line in $(cat /proc/self/cgroup); do
+    tree=$(echo $line | cut -d: -f2)
+    for own in /sys/fs/cgroup/$tree${line##*:} /sys/fs/cgroup/unified${line##*:}; do
+        case $own in */hourhand-work-*) mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
+    done
+done
+sleep 1000 &
+echo $!
+"""
+
+
+async def test_groups_that_a_program_makes_in_its_own_do_not_keep_it_from_ending(open_kind, make_task, alive):
+    kind = await open_kind(run_as=None)  # root can
+    logged = make_task(shell(NEST))
+    async with asyncio.timeout(60):
+        assert await kind.run(logged.task) == OK
+    assert "made" in logged.of("stdout")
+    assert not alive(int(logged.of("stdout")[-1]))
+    [room] = {Path(base).name for base in kind._programs._host.groups.bases}
+    assert groups_of(room, inner=True) == []
 
 
 # --- the launcher dies, the executor dies ---------------------------------------------------------------------
