@@ -47,6 +47,7 @@ from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.planner import Planner
 from hourhand.scheduler.pruner import Pruner
 from hourhand.scheduler.reaper import Reaper
+from hourhand.scheduler.storage_watch import StorageWatch
 from hourhand.scheduler.zone_keeper import ZoneKeeper
 from hourhand.store.callbacks import Callbacks
 from hourhand.store.completions import Completions
@@ -233,7 +234,8 @@ class SchedulerNode(Node):
         blob_pruner = BlobPruner(
             self.blobs, RunFiles(self.pruning), self.leadership, self.clock, settings.keep_runs_days
         )
-        self._blobs_loop = self.loop("blob pruner", blob_pruner.run_once, settings.prune_seconds, essential=False)
+        pruning_blobs = StorageWatch("blob pruner", blob_pruner.run_once)
+        self._blobs_loop = self.loop("blob pruner", pruning_blobs.run_once, settings.prune_seconds, essential=False)
         mover = LogMover(
             LogPacks(self.pruning),
             self.blobs,
@@ -244,7 +246,8 @@ class SchedulerNode(Node):
             config.logs,
             self._all_reach_blobs,
         )
-        self._moving_loop = self.loop("log mover", mover.run_once, config.logs.move_seconds, essential=False)
+        moving = StorageWatch("log mover", mover.run_once)
+        self._moving_loop = self.loop("log mover", moving.run_once, config.logs.move_seconds, essential=False)
         judge = Judge(self.store.turns, node_id, self.clock, self.bus)
         judging = self.loop("judge", judge.run_once, UNASKED_SECONDS)
         keeping = self.loop("pauses", keeper.run_once, UNASKED_SECONDS)

@@ -19,6 +19,7 @@ from hourhand.operations.forecast import ForecastOperations
 from hourhand.operations.history import HistoryOperations
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.log_source import LogSource
+from hourhand.operations.log_watch import LogWatch
 from hourhand.operations.logs import LogOperations
 from hourhand.operations.moved_logs import PackReader
 from hourhand.operations.nodes import NodeOperations
@@ -112,7 +113,7 @@ def api_operations(
         logs=LogOperations(
             runs,
             LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)),
-            ground.bell,
+            LogWatch(store.logs, ground.bell),
             ground.clock.now,
         ),
         run_files=RunFileOperations(runs, store.run_files, ground.blobs),

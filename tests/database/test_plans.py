@@ -294,6 +294,12 @@ async def test_log_lines_are_read_by_their_run(ground: Ground, settled: bool) ->
 
 
 @both_ways
+async def test_the_tips_of_two_hundred_logs_are_read_off_the_ends_of_theirs(ground: Ground, settled: bool) -> None:
+    run_ids = [ground.jobs[number] for number in range(1, 201)]
+    assert_by_index(await explain(ground, "logs.sql", "log_tips", settled, run_ids=run_ids), ground, 3000, rows=200)
+
+
+@both_ways
 async def test_attempts_are_read_by_their_run(ground: Ground, settled: bool) -> None:
     assert_by_index(await explain(ground, "runs.sql", "list_attempts", settled, run_id=ground.run_id(5)), ground, 100)
 

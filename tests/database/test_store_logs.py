@@ -5,13 +5,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sample_jobs import START, at, claim, due_job, execute, ids, insert
+from sample_jobs import START, at, claim, due_job, execute, ids, insert, rows
 
 from hourhand.executor.log_writer import LogWriter
 from hourhand.model.errors import LogOutOfOrder
 from hourhand.model.log import Place, end_of
 from hourhand.model.run import LogLine
-from hourhand.ports.log_stores import LogChunk
+from hourhand.ports.log_stores import LogChunk, LogTip
 from hourhand.wiring import Store
 
 
@@ -105,12 +105,12 @@ async def test_lines_with_one_time_and_stream_for_all_are_read_as_others(store: 
 
 async def test_rows_without_the_text_come_without_their_lines(store: Store) -> None:
     run_id = ids.new_id(START)
-    rows = [
+    stored = [
         chunk(run_id, 1, 1, "a", "100% Done_"),
         chunk(run_id, 1, 3, "nothing", "here"),
         chunk(run_id, 2, 1, "done_"),
     ]
-    await store.logs.append_logs(rows)
+    await store.logs.append_logs(stored)
     found = await store.logs.search_rows(run_id, Place(0, 0), "Done_", False, 10)
     assert [row if isinstance(row, Place) else row.lines for row in found] == [
         ["a", "100% Done_"],
@@ -134,6 +134,26 @@ async def test_where_each_attempt_ends_and_whether_it_said_so_is_known(store: St
         3: (2, True),
     }
     assert await read_all(store, run_id, 2) == ["a", "b", "…", "c"]
+
+
+async def test_the_tip_of_a_log_is_its_last_row_and_where_its_run_stands(store: Store) -> None:
+    job = due_job(at(0))
+    await insert(store, job)
+    [live] = await rows(store, "live_runs")
+    ended, silent = ids.new_id(START), ids.new_id(START)
+    await store.logs.append_logs(
+        [
+            chunk(ended, 1, 1, "a"),
+            chunk(ended, 2, 1, "b", "c"),
+            chunk(ended, 2, 3, "d"),
+            chunk(live["run_id"], 1, 1, "e"),
+        ]
+    )
+    assert await store.logs.log_tips([ended, live["run_id"], silent]) == {
+        ended: LogTip(2, 3, None, None),
+        live["run_id"]: LogTip(1, 1, live["state"], live["attempt"]),
+        silent: LogTip(None, None, None, None),
+    }
 
 
 async def test_the_log_of_a_crowd_of_rows_is_read_a_page_at_a_time_without_what_comes_before(store: Store) -> None:

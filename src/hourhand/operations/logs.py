@@ -3,7 +3,6 @@
 Every answer is bounded in lines and in bytes, every search in what it looks at; both say where to go on.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,9 @@ import msgspec
 from hourhand.model.log import LOST_TEXT, START, LogRow, Place, end_of, lines_in
 from hourhand.model.run import LogLine, Run
 from hourhand.operations.log_source import LogSource
+from hourhand.operations.log_watch import LogWatch
 from hourhand.operations.requests import Caller, LogPage, RunFilter, RunPage
+from hourhand.ports.log_stores import LogTip
 
 PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 """A page ends after about so much text, whatever its limit: lines may be long."""
@@ -25,23 +26,13 @@ SCAN_ROWS_MAX: Final = 512
 """Rows that one search looks at before it answers; a row has at most some 128 KiB."""
 SCAN_RUNS_MAX: Final = 100
 """Runs that one search over a job looks at."""
-POLL_SECONDS: Final = 1.0
-"""How long a stream can miss new lines when the wake-up is lost."""
 SAID_SOON: Final = timedelta(seconds=5)
-READ_SECONDS_MIN: Final = 0.2
-"""Between two looks of one stream, however often it is woken."""
 
 
 class RunReader(Protocol):
     async def get(self, caller: Caller, run_id: UUID) -> Run: ...
 
     async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage: ...
-
-
-class Bell(Protocol):
-    rings: int
-
-    async def wait(self, rings: int, seconds_max: float) -> None: ...
 
 
 class JobMatch(msgspec.Struct, frozen=True):
@@ -58,12 +49,16 @@ class JobMatches(msgspec.Struct, frozen=True):
 
 class LogOperations:
     def __init__(
-        self, runs: RunReader, source: LogSource, bell: Bell, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        runs: RunReader,
+        source: LogSource,
+        watch: LogWatch,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._now = now
         self._runs = runs
         self._source = source
-        self._bell = bell
+        self._watch = watch
 
     async def page(self, caller: Caller, run_id: UUID, after: Place, limit: int) -> LogPage:
         """Lines behind a place."""
@@ -119,9 +114,8 @@ class LogOperations:
 
     async def follow(self, caller: Caller, run_id: UUID, after: Place) -> AsyncGenerator[LogPage | Run, None]:
         """Pages of lines as they come; at the end the run that they belong to. Asks again who may read: never."""
-        loop = asyncio.get_running_loop()
+        seen: LogTip | None = None
         while True:
-            rings, looked_at = self._bell.rings, loop.time()
             run = await self._runs.get(caller, run_id)
             page = await self._page(run, after, STREAM_LINES_MAX)
             if page.lines:
@@ -131,8 +125,7 @@ class LogOperations:
                 yield run
                 return
             if not page.more:
-                await self._bell.wait(rings, POLL_SECONDS)
-                await asyncio.sleep(max(looked_at + READ_SECONDS_MIN - loop.time(), 0))
+                seen = await self._watch.changed(run_id, seen)
 
     # --- steps -------------------------------------------------------------------------------------------
 

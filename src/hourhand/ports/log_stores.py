@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from hourhand.model.log import LogEnd, LogRow, Place
@@ -30,6 +30,22 @@ class LogStore(Protocol):
 
     async def log_ends(self, run_id: UUID) -> dict[int, LogEnd]:
         """Where the log of each attempt ends that has one."""
+
+
+class LogTip(NamedTuple):
+    """Where the log of a run ends at this moment, and where the run stands: another tip, and there may be news."""
+
+    attempt: int | None
+    """Of the last row. None: there is none."""
+    first_line: int | None
+    state: str | None
+    """Of the run while it is live."""
+    live_attempt: int | None
+
+
+class LogTips(Protocol):
+    async def log_tips(self, run_ids: Sequence[UUID]) -> dict[UUID, LogTip]:
+        """The tips of these runs, each of them."""
 
 
 @dataclass(slots=True)

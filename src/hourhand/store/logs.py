@@ -9,7 +9,7 @@ from hourhand.database.queries import load_queries
 from hourhand.model.errors import LogOutOfOrder
 from hourhand.model.log import STREAMS, LogEnd, LogRow, Place, lines_in
 from hourhand.model.run import LogLine
-from hourhand.ports.log_stores import LogChunk
+from hourhand.ports.log_stores import LogChunk, LogTip
 
 __all__ = ["STREAMS", "Logs"]
 
@@ -81,6 +81,10 @@ class Logs:
         rows = await self._database.fetch(self._queries["log_ends"], run_id=run_id)
         return {row["attempt"]: LogEnd(_end(row).line + 1, row["at"], row["is_last"]) for row in rows}
 
+    async def log_tips(self, run_ids: Sequence[UUID]) -> dict[UUID, LogTip]:
+        rows = await self._database.fetch(self._queries["log_tips"], run_ids=list(run_ids))
+        return {row["run_id"]: _tip(row) for row in rows}
+
     async def read_logs(self, run_id: UUID, after_attempt: int, after_line: int, limit: int) -> list[LogLine]:
         """Lines behind a place, at most so many: as they are in the database."""
         place, lines, rows_max = Place(after_attempt, after_line), list[LogLine](), ROWS_FIRST
@@ -108,6 +112,10 @@ def _going_on(chunks: Sequence[LogChunk]) -> list[LogChunk]:
 
 def _row(row: Record) -> LogRow:
     return LogRow(row["attempt"], row["first_line"], row["at"], row["stream"], row["lines"], row["left_out"])
+
+
+def _tip(row: Record) -> LogTip:
+    return LogTip(row["attempt"], row["first_line"], row["state"], row["live_attempt"])
 
 
 def _end(row: Record) -> Place:

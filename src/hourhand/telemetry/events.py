@@ -53,6 +53,7 @@ class Event(Enum):
     CLOCK_APART = ("clock of this machine is not that of the database; only that one counts", logging.WARNING)
     BLOBS_DELETED = ("blobs of runs deleted that nobody needs any more", logging.INFO)
     BLOBS_AWAY = ("storage of blobs away", logging.WARNING)
+    BLOBS_BACK = ("storage of blobs is back", logging.WARNING)
     RUNS_SKIPPED = ("runs skipped because an earlier one was not finished", logging.INFO)
     STRAY_SLOTS_FREED = ("places in gates that nobody held were freed", logging.WARNING)
     JOB_PAUSED = ("job paused because its runs fail", logging.WARNING)

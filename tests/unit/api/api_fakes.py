@@ -4,7 +4,7 @@ The stand-ins keep jobs and runs in dictionaries and know a little of the rules;
 database elsewhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,6 +55,7 @@ from hourhand.operations.requests import (
     SubmittedMany,
 )
 from hourhand.operations.selection import check_retry, runs_to_cancel, runs_to_retry
+from hourhand.ports.log_stores import LogTip
 
 NOW = datetime(2025, 9, 24, 8, 0, tzinfo=UTC)
 TOKEN = "hh_test-token"
@@ -388,6 +389,14 @@ class FakeLogs:
 
     async def log_ends(self, run_id: UUID) -> dict[int, LogEnd]:
         return {line.attempt: LogEnd(end_of(line).line + 1, line.at, self.is_whole) for line in self._runs.lines}
+
+    async def log_tips(self, run_ids: Sequence[UUID]) -> dict[UUID, LogTip]:
+        lines = self._runs.lines
+        last = (lines[-1].attempt, lines[-1].number) if lines else (None, None)
+        live = {run_id: self._runs.runs[run_id] for run_id in run_ids if not self._runs.runs[run_id].state.is_final}
+        return {
+            run_id: LogTip(*last, live[run_id].state if run_id in live else None, None) for run_id in run_ids
+        }  # fmt: skip
 
     def _rows(self) -> list[LogRow]:
         rows: list[LogRow] = []

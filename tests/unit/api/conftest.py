@@ -21,6 +21,7 @@ from hourhand.operations.calendars import CalendarOperations
 from hourhand.operations.explain import ExplainOperations
 from hourhand.operations.history import HistoryOperations
 from hourhand.operations.log_source import LogSource
+from hourhand.operations.log_watch import LogWatch
 from hourhand.operations.logs import LogOperations
 from hourhand.operations.nodes import NodeOperations
 from hourhand.operations.pauses import PauseOperations
@@ -154,7 +155,7 @@ def operations(
         watch=RunWatch(glances, look_seconds=0.001),
         callbacks=not_asked,
         artifacts=not_asked,
-        logs=LogOperations(runs, LogSource(logs), Bell()),
+        logs=LogOperations(runs, LogSource(logs), LogWatch(logs, Bell(), 0.01, 0.0)),
         run_files=not_asked,
     )
 

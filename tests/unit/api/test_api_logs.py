@@ -148,10 +148,8 @@ async def test_a_stream_goes_on_behind_the_last_event_and_ends_with_the_run(
 
 
 async def test_lines_of_a_running_attempt_are_streamed_when_they_are_stored(
-    api: httpx.AsyncClient, runs: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+    api: httpx.AsyncClient, runs: Any, run: Any
 ) -> None:
-    monkeypatch.setattr(log_operations, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(log_operations, "READ_SECONDS_MIN", 0.0)
     runs.runs[run.run_id] = replace(run, state=RunState.RUNNING)
     runs.lines = [line(1)]
     path = f"/api/v1/runs/{run.run_id}/logs/stream"

@@ -232,3 +232,21 @@ async def test_only_so_many_downloads_are_carried_at_once(
 @pytest.mark.parametrize("path", ["files", "files/x", "result"])
 async def test_nobody_sees_files_without_a_token(anonymous: httpx.AsyncClient, path: str) -> None:
     assert (await anonymous.get(f"/api/v1/runs/{uuid4()}/{path}")).status_code == 401
+
+
+@pytest.mark.parametrize(("content", "kept"), [(b"all of it", 4), (b"", 0)], ids=["cut short", "empty"])
+async def test_content_that_was_cut_short_in_the_storage_is_not_handed_out_as_the_whole(
+    api: httpx.AsyncClient, blobs: FolderBlobs, rows: Rows, runs: Any, tmp_path: Path, content: bytes, kept: int
+) -> None:
+    run = run_in(runs)
+    await leave(blobs, rows, run, "report", content)
+    with open(tmp_path / "blobs" / file_key(run.run_id, 2, 0), "r+b") as file:
+        file.truncate(kept)
+
+    answer = await api.get(f"/api/v1/runs/{run.run_id}/files/report")
+
+    if kept == len(content):
+        assert (answer.status_code, answer.content) == (200, content)
+    else:
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "the content in the storage of blobs was cut short: 5 bytes are missing"

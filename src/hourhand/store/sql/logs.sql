@@ -66,3 +66,12 @@ SELECT DISTINCT ON (attempt) attempt, first_line, left_out, cardinality(lines) A
   FROM hourhand.log_chunks
  WHERE run_id = @run_id
  ORDER BY attempt, first_line DESC;
+
+-- name: log_tips
+-- The last row of each log, found by the end of its index, and where its run stands while it is live.
+SELECT x.run_id, tip.attempt, tip.first_line, r.state, r.attempt AS live_attempt
+  FROM unnest(@run_ids::uuid[]) AS x(run_id)
+  LEFT JOIN LATERAL (SELECT c.attempt, c.first_line FROM hourhand.log_chunks c
+                      WHERE c.run_id = x.run_id
+                      ORDER BY c.attempt DESC, c.first_line DESC LIMIT 1) tip ON true
+  LEFT JOIN hourhand.live_runs r ON r.run_id = x.run_id;
