@@ -55,8 +55,33 @@ async def require_migrated(config: Config, role: str = "") -> None:
             raise DatabaseUnsuitable(
                 f"the database has {len(done)} of {len(known)} migrations: run `hourhand db migrate` first"
             )
+        if role:
+            await _refuse_too_few_connections(config, role, store)
         if role in ("api", "executor"):
             await refuse_without_keys(store.secrets, keyring_of(config))
+
+
+def connections_needed(config: Config, role: str) -> int:
+    """How many connections a node of the role may have at once: its pool, its lease, what it hears by, and its own."""
+    own = {"scheduler": 1, "executor": 2 + config.executor.transaction_connections}
+    return config.database.pool_max + 2 + own.get(role, 0)
+
+
+async def _refuse_too_few_connections(config: Config, role: str, store: Store) -> None:
+    """A server that cannot give one node what it may ask for would refuse it in the middle of its work. What others
+    take of the server nobody can tell; a pooler has limits of its own."""
+    if config.database.pooler:
+        return
+    async with store.database.transaction() as db:
+        most = await db.fetchval(
+            "SELECT sum(setting::int * CASE name WHEN 'max_connections' THEN 1 ELSE -1 END)::int FROM pg_settings"
+            " WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')"
+        )
+    needed = connections_needed(config, role)
+    if needed > most:
+        what = f"this {role} may need {needed} connections, and the server has {most} for everybody"
+        remedy = "lower database.pool_max or executor.transaction_connections, or raise max_connections of the server"
+        raise DatabaseUnsuitable(f"{what}: {remedy}")
 
 
 def partition_cuts(config: Config) -> list[Cut]:

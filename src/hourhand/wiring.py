@@ -71,8 +71,6 @@ AWAY = (DatabaseUnavailable,)
 LOGS_TOLD_SECONDS = 0.2
 """How often an executor tells at most that it has written log lines: somebody may be looking on."""
 STREAMS_END_SECONDS_MAX = 3.0
-CLOCK_APART_SECONDS = 2.0
-"""A machine whose clock is further off is told of at its start."""
 """How long callers may take to read the last word of their streams when an API node stops."""
 
 
@@ -168,9 +166,7 @@ class Node:
         for loop in self._all_loops():
             self.watch(loop)
         await self.heartbeat.start()
-        apart = self.clock.seconds_behind(time.time())
-        if abs(apart) > CLOCK_APART_SECONDS + self.clock.error_seconds:
-            emit(Event.CLOCK_APART, seconds_ahead=round(apart, 1), remedy="set both by NTP")
+        self.clock.tell_if_apart(time.time())
         await self.bus.open()
         for loop in self.loops:
             loop.start()

@@ -1,14 +1,17 @@
-"""Databases that cannot be used (182), or not as they are (190): a reason and a remedy, before anything is done."""
+"""Databases that cannot be used (182, 186), or not as they are (190): a reason and a remedy, before all else."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
+from hourhand.config import load_config
 from hourhand.database import connections
 from hourhand.database.connections import Database, DatabaseSettings
+from hourhand.database_setup import require_migrated
 from hourhand.model.errors import DatabaseUnsuitable
 
 
@@ -93,3 +96,25 @@ async def test_what_is_acknowledged_is_on_disk_whatever_the_servers_default_is(
         assert ("synchronous_commit" in said) is warned
     finally:
         await database.close()
+
+
+async def test_a_server_with_fewer_connections_than_a_node_may_need_is_refused(
+    database: Database, tmp_path: Path
+) -> None:
+    """Row 186."""
+    async with database.connection() as db:
+        there = int(await db.fetchval("SHOW max_connections")) - int(
+            await db.fetchval("SHOW superuser_reserved_connections")
+        )
+    flags = {"home": str(tmp_path), "database.url": database.settings.url, "database.schema": database.schema}
+
+    async def start(role: str, pool_max: int, **more: int) -> None:
+        config = load_config(None, {}, {**flags, "database.pool_max": pool_max, **more})
+        await require_migrated(config, role)
+
+    await start("api", there - 2)
+    for role, pool_max in (("api", there - 1), ("scheduler", there - 2)):
+        with pytest.raises(DatabaseUnsuitable, match=f"may need {there + 1} connections, and the server has {there}"):
+            await start(role, pool_max)
+    with pytest.raises(DatabaseUnsuitable, match=r"executor\.transaction_connections"):
+        await start("executor", there - 20, **{"executor.transaction_connections": 17})

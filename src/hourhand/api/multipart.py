@@ -65,8 +65,8 @@ class _Waiting:
         return taken
 
     async def take_until(self, end: bytes, most: int) -> bytes:
-        while (place := self._held.find(end)) < 0:
-            if len(self._held) > most:
+        while (place := self._held.find(end, 0, most)) < 0:
+            if len(self._held) >= most:
                 raise _malformed(f"the headers of its part are longer than {most} bytes")
             await self._more()
         taken, self._held = self._held[:place], self._held[place + len(end) :]

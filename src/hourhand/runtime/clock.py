@@ -13,10 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLES_MAX = 16
 DRIFT_PER_SECOND = 50e-6
 """How fast two healthy clocks may part; what an old sample is worth sinks by it."""
+APART_SECONDS = 2.0
+"""How far the clock of a machine may be from the database's before that is told."""
 JUMP_SECONDS = 1.0
 """A sample that is off by more than this, and by more than both can err, says that the database's clock was set."""
 
@@ -59,10 +64,12 @@ class DatabaseClock:
         """Negative when it has passed."""
         return (instant - _EPOCH).total_seconds() - self._offset - self._monotonic()
 
-    def seconds_behind(self, wall_time: float) -> float:
-        """How far the database's clock is behind one that shows `wall_time` (seconds since 1970). Nothing depends on
-        it, but whoever compares log lines of two machines should know."""
-        return wall_time - self._monotonic() - self._offset
+    def tell_if_apart(self, wall_time: float) -> None:
+        """Tells of a machine whose clock shows another time (seconds since 1970) than the database. Nothing depends on
+        it, but whoever compares the log lines of two machines should know."""
+        ahead = wall_time - self._monotonic() - self._offset
+        if abs(ahead) > APART_SECONDS + self._error:
+            emit(Event.CLOCK_APART, seconds_ahead=round(ahead, 1), remedy="set both by NTP")
 
     @property
     def error_seconds(self) -> float:

@@ -80,9 +80,13 @@ def test_a_jump_is_noticed_by_any_answer_and_nothing_else_is_taken_from_it(both:
     assert both.clock.seconds_since_jump() < 1
 
 
-@pytest.mark.parametrize("ahead", [-7.5, 0.0, 300.0])
-def test_how_far_the_clock_of_the_machine_is_off_is_told_and_changes_nothing(both: Both, ahead: float) -> None:
-    shown = both.database_now().timestamp() + ahead
+@pytest.mark.parametrize(("ahead", "told"), [(-7.5, True), (-1.9, False), (0.0, False), (1.9, False), (300.0, True)])
+def test_a_machine_whose_clock_is_off_is_told_of_and_nothing_changes(
+    both: Both, capsys: pytest.CaptureFixture[str], ahead: float, told: bool
+) -> None:
+    """Row 191."""
     before = both.clock.now()
-    assert both.clock.seconds_behind(shown) == pytest.approx(ahead, abs=0.01)
+    both.clock.tell_if_apart(both.database_now().timestamp() + ahead)
+    said = capsys.readouterr().out
+    assert ("clock of this machine is not that of the database" in said, f"{ahead}" in said) == (told, told)
     assert both.clock.now() == before
