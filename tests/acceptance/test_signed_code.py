@@ -19,9 +19,12 @@ def test_only_code_that_a_trusted_key_has_signed_is_uploaded_and_run(tmp_path: P
     with Up(tmp_path / "up", environment=settings) as up:
         environment = clean_environment(HOURHAND_SERVER=up.url, HOURHAND_TOKEN=up.token)
 
-        def upload(*options: str) -> subprocess.CompletedProcess[str]:
-            command = [*HOURHAND, "artifact", "upload", str(script), *options]
+        def ask(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [*HOURHAND, *words]
             return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+        def upload(*options: str) -> subprocess.CompletedProcess[str]:
+            return ask("artifact", "upload", str(script), *options)
 
         unsigned = upload()
         assert (unsigned.returncode, unsigned.stdout) == (77, "")
@@ -36,6 +39,11 @@ def test_only_code_that_a_trusted_key_has_signed_is_uploaded_and_run(tmp_path: P
             ended = client.wait_for_job(job.job_id, 60)
             assert ended.status == "succeeded", ended.error
             said = [line.text for line in client.log_lines(ended.run_id) if line.stream == "stdout"]
+        at_once = ask(
+            "job", "create", "y", "--script", str(script), "--sign-with", str(key), "--wait", "--follow", "--", "a"
+        )
+        assert at_once.returncode == 0, at_once.stderr
+        assert "trusted" in at_once.stdout
     assert said == ["trusted"]
 
 

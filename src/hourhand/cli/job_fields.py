@@ -59,6 +59,7 @@ _OPTIONS: Final = (
     click.option("--handler", metavar="NAME", help="Python handler to call; makes a python job."),
     click.option("--script", metavar="FILE", help="File to run, - for stdin, or archive; arguments go after --."),
     click.option("--entry", metavar="PATH", help="With --script and an archive: the file in it to run."),
+    click.option("--sign-with", metavar="KEYFILE", help="With --script: upload it, signed by this private key."),
     click.option(
         "--language", metavar="WORD", help="Of --script; else by its suffix or first line: bash, python, node."
     ),
@@ -196,8 +197,9 @@ class Pieces(NamedTuple):
 
 def payload_pieces(ctx: click.Context, given: Mapping[str, Any], words: Sequence[str] | None) -> Pieces:
     http = {name: given[name] for name in ("url", "method", "body") if given[name] is not None}
-    if given["script"] is None and (given["language"] or given["entry"]):
-        raise click.UsageError(f"--{'language' if given['language'] else 'entry'} goes with --script", ctx)
+    for option in ("language", "entry", "sign_with"):
+        if given[option] and given["script"] is None:
+            raise click.UsageError(f"--{option.replace('_', '-')} goes with --script", ctx)
     script = None if given["script"] is None else script_file(ctx, given, words)
     found = {
         "command": {"argv": list(words)} if words and script is None else {},

@@ -27,6 +27,8 @@ class ScriptFile(NamedTuple):
     values: dict[str, Any]
     upload: Path | None = None
     """A file that is to be uploaded; `values` then lacks the reference to it."""
+    sign_with: str | None = None
+    """The file of a private key to vouch for it by."""
 
 
 def script_file(ctx: click.Context, given: Mapping[str, Any], words: Sequence[str] | None) -> ScriptFile:
@@ -38,11 +40,12 @@ def script_file(ctx: click.Context, given: Mapping[str, Any], words: Sequence[st
     data = _read(path)
     args = {"args": list(words)} if words else {}
     if form_of(path) != "file":
-        return _archive(ctx, Path(path), language, entry, words)
+        return _archive(ctx, Path(path), language, entry, words)._replace(sign_with=given["sign_with"])
     if entry is not None:
         raise click.UsageError("--entry goes with an archive: the file in it to run", ctx)
     text = _text(data)
-    if text is not None and len(data) <= _INLINE_BYTES_MAX:
+    # What is in a payload nobody can sign.
+    if text is not None and len(data) <= _INLINE_BYTES_MAX and given["sign_with"] is None:
         spoken = language or guess_language(path, text)
         if spoken is None:
             message = f"{path} says neither by its suffix nor by a first line #!… what it is written in; say --language"
@@ -54,7 +57,7 @@ def script_file(ctx: click.Context, given: Mapping[str, Any], words: Sequence[st
         )
     spoken = language or guess_language(path, text or "")
     values = {"entry": artifact_name(path), **({"language": spoken} if spoken else {}), **args}
-    return ScriptFile(values, Path(path))
+    return ScriptFile(values, Path(path), given["sign_with"])
 
 
 def uploaded(client: "Client", script: ScriptFile) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def uploaded(client: "Client", script: ScriptFile) -> dict[str, Any]:
         return script.values
     from hourhand.cli.printing import say
 
-    kept = client.upload_artifact(artifact_name(str(script.upload)), script.upload)
+    kept = client.upload_artifact(artifact_name(str(script.upload)), script.upload, sign_with=script.sign_with)
     say(f"artifact {kept.name} is uploaded ({kept.size} bytes, {kept.digest[:19]}…)")
     return {"artifact": f"{kept.name}@{kept.digest}", **script.values}
 

@@ -37,6 +37,8 @@ Run = Callable[..., Result]
         (["job", "create", "x", "--url", "http://a", "--", "true"], "one kind; these options make it command and http"),
         (["job", "create", "x", "--kind", "http", "--", "true"], "one kind; these options make it http and command"),
         (["job", "create", "x", "--follow"], "--follow needs --wait"),
+        (["job", "create", "x", "--sign-with", "a.pem", "--", "true"], "--sign-with goes with --script"),
+        (["job", "create", "x", "--entry", "a.py", "--", "true"], "--entry goes with --script"),
         (["run", "get", "42"], "'42' is not the id of a run"),
         (["run", "wait", "a" * 32, "--timeout", "5"], "has no unit"),
         (["--server", "nowhere", "status"], "'nowhere' is not an address"),
