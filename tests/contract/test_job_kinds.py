@@ -1,6 +1,9 @@
 """What every job kind promises, whichever it is: the suite that authors of plugins run. A new kind adds one case."""
 
 import asyncio
+import atexit
+import functools
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from container_engine import IMAGE, real_engine
 from hourhand.job_kinds.registry import KindSettings, kinds_for_checking, kinds_for_running
 from hourhand.ports.job_kind import SlotClass
 from hourhand.testing.kinds import CHECKS, Check, KindCase
@@ -41,6 +45,25 @@ def of_perl(folder: Path) -> KindSettings:
     program.write_bytes((EXAMPLES / "shout-perl" / "shout.pl").read_bytes())
     program.chmod(0o755)
     return replace(SETTINGS, plugins={"shout": (str(program),)})
+
+
+@functools.cache
+def engine() -> tuple[str, ...]:
+    """Of containers; a real one, where the machine has one."""
+    with tempfile.TemporaryDirectory() as folder:
+        words, why = real_engine(Path(folder))
+    if words is None:
+        pytest.skip(why)
+    atexit.register(subprocess.run, [*words, "rmi", "--force", IMAGE], capture_output=True, timeout=60, check=False)
+    return tuple(words)
+
+
+def of_containers(**fields: Any) -> Callable[[Path], KindCase]:
+    def make(_: Path) -> KindCase:
+        settings = replace(SETTINGS, container_engine=engine())
+        return case("container", SlotClass.PROCESS, settings=settings, **fields)
+
+    return make
 
 
 CASES: Mapping[str, Callable[[Path], KindCase]] = {
@@ -83,6 +106,12 @@ CASES: Mapping[str, Callable[[Path], KindCase]] = {
         slow={"url": "SERVER/slow"},
         failing={"url": "SERVER/missing"},
         refused={"url": "ftp://example.com/"},
+    ),
+    "container": of_containers(
+        good={"image": IMAGE, "argv": ["/bin/true"], "pull": "never"},
+        slow={"image": IMAGE, "argv": ["/bin/sleep", "1000"], "pull": "never"},
+        failing={"image": IMAGE, "argv": ["/bin/sh", "-c", "exit 3"], "pull": "never"},
+        refused={"image": "--privileged"},
     ),
     "a plugin in Perl": lambda folder: case(
         "shout", SlotClass.PROCESS, settings=of_perl(folder), refused={"text": "hi", "times": "many"}, **SHOUT

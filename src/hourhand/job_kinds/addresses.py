@@ -12,8 +12,12 @@ from typing import Final
 
 _NUMERIC_HOST = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+))*\.?", re.IGNORECASE)
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-_CLOUD_METADATA: Final = frozenset({IPv6Address("fd00:ec2::254"), IPv4Address("100.100.100.200")})
-"""Metadata services that live outside of the link-local range."""
+_CLOUD_METADATA: Final = frozenset(
+    ip_address(address)
+    for address in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+)
+"""Metadata services, and what else hands out credentials to a machine of a cloud, outside of the link-local range. One
+of them looks like any address of the Internet."""
 
 
 class TargetBlocked(Exception):

@@ -47,5 +47,5 @@ def _line_faults(env: Any) -> list[Fault]:
     return [
         Fault(pointer_to("env", name), "env-reserved", "must be one line: containers are given their variables by line")
         for name, value in (env.items() if isinstance(env, Mapping) else ())
-        if isinstance(value, str) and ("\n" in value or "\n" in name)
+        if isinstance(value, str) and re.search(r"[\r\n]", f"{name}{value}")
     ]

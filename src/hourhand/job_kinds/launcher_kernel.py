@@ -17,11 +17,14 @@ _LIST_BYTES_MAX = 1 << 20
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
-_MS_PLAIN = 0x2 | 0x4 | 0x8  # no set-user-id, no devices, no programs
+_MS_NO_PROGRAMS = 0x8
+_MS_PLAIN = 0x2 | 0x4 | _MS_NO_PROGRAMS  # no set-user-id, no devices
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
+
+_SHARED_MEMORY = b"/dev/shm"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -180,8 +183,10 @@ def shut_groups() -> None:
 
 def see_one_folder(room: bytes, stage: bytes, name: bytes) -> None:
     """Lets this process see nothing in the room but the folder of that name. The stage is a folder in the room, with
-    an empty one of the name in it."""
+    an empty one of the name in it. Shared memory is its own too: files there would stay, and with them the memory."""
     _call("unshare", _CLONE_NEWNS)
+    with contextlib.suppress(FileNotFoundError):
+        _mount(b"tmpfs", _SHARED_MEMORY, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777")
     _mount(os.path.join(room, name), os.path.join(stage, name), None, _MS_BIND)
     _mount(stage, room, None, _MS_BIND | _MS_REC)
 

@@ -232,10 +232,10 @@ class _Attempt:
         self._folder, self._start_in = folders.make(name, program.cwd)
         if program.files:
             folders.add(self._folder, program.files)
-        if program.prepare is not None:
-            program.prepare(self._folder)
         if self._task.keep_outputs is not None:
             folders.make_inner(self._folder, OUTPUT_FOLDER)
+        if program.prepare is not None:  # last: it may hand all of it to another user
+            program.prepare(self._folder)
 
     def launch(self) -> None:
         """Hands the program to the launcher. That it could not be started is heard as its end."""

@@ -12,7 +12,6 @@ import msgspec
 
 from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import CatchUp, plan
-from hourhand.model.demands import NO_DEMANDS, demands_of
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
 from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id
@@ -37,7 +36,7 @@ from hourhand.operations.first_moments import PauseLooks, around_pauses, makes_r
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
-from hourhand.operations.placement import placement_warnings
+from hourhand.operations.placement import may_lack_executors, placement_warnings
 from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
     Caller,
@@ -153,7 +152,7 @@ class JobOperations:
         )  # fmt: skip
         if request.calendars:
             [job] = await self._around_calendars(caller, [job])
-        return Submitted(job if demands_of(new.definition.policy) is NO_DEMANDS else await self._with_warnings(job))
+        return Submitted(await self._with_warnings(job) if may_lack_executors(new.definition) else job)
 
     async def create_many(
         self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
@@ -219,7 +218,7 @@ class JobOperations:
             raise NotFound("job", job_id)
         if job.definition.timing.calendars:
             [job] = await self._around_calendars(caller, [job])
-        return job if demands_of(job.definition.policy) is NO_DEMANDS else await self._with_warnings(job)
+        return await self._with_warnings(job) if may_lack_executors(job.definition) else job
 
     async def _with_warnings(self, job: Job) -> Job:
         nodes = [] if self._nodes is None else await self._nodes.present_nodes()

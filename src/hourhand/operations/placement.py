@@ -1,7 +1,7 @@
 """Where a job's runs may go: from the caller's words to what is stored, and back."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from hourhand.model.demands import NO_DEMANDS, demands_of
 from hourhand.model.errors import Fault
@@ -14,6 +14,9 @@ from hourhand.operations.requests import PlacementRequest
 from hourhand.ports.stores import NodeRow
 
 Refuse = Callable[[Fault], None]
+_EVERYWHERE: Final = frozenset({"python", "command", "http"})
+"""Kinds that every executor has. Whether one has a handler is told apart, and asked of none of them here: most jobs are
+of these kinds."""
 
 
 def define_placement(given: PlacementRequest | None, refuse: Refuse) -> Placement | None:
@@ -50,11 +53,14 @@ def _labels(given: Sequence[str], refuse: Refuse) -> tuple[str, ...]:
     return sorted_labels(given)
 
 
+def may_lack_executors(definition: JobDefinition) -> bool:
+    """Whether it asks for something that not every executor has."""
+    return definition.kind not in _EVERYWHERE or demands_of(definition.policy) is not NO_DEMANDS
+
+
 def placement_warnings(definition: JobDefinition, nodes: Sequence[NodeRow]) -> list[str]:
     """What a person should know who places a job, given who is there. Sentences that begin with a stable word."""
     demands = demands_of(definition.policy)
-    if demands == NO_DEMANDS:
-        return []
     facts = [read_facts(node.facts) for node in nodes if node.role == "executor"]
     labels = demands.labels
     able = [each for each in facts if each.may_take(definition.queue, definition.needs, labels)]
@@ -68,6 +74,9 @@ def placement_warnings(definition: JobDefinition, nodes: Sequence[NodeRow]) -> l
             return [f"no-matching-executor: {few}; the others wait for further ones"]
         return []
     if not labels:
-        return []
+        if not facts or definition.kind in _EVERYWHERE:
+            return []
+        where = f"no live executor of queue {definition.queue} offers {definition.needs}"
+        return [f"no-matching-executor: {where}; its runs wait for one"]
     where = f"no live executor of queue {definition.queue} with {definition.needs} has {tell_labels(labels)}"
     return [f"no-matching-executor: {where}; its runs wait for one"]

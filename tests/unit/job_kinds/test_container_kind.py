@@ -6,12 +6,11 @@ what is asked of an engine and what becomes of its answers; that a real one does
 
 import asyncio
 import json
-import shutil
 import subprocess
-import tarfile
 
 import pytest
 
+from container_engine import IMAGE, real_engine
 from hourhand.job_kinds.container import ContainerKind, ContainerSettings
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.model.outcome import Failed, Succeeded
@@ -152,42 +151,6 @@ async def test_a_cancelled_container_is_gone_when_that_is_told(pretender, open_k
 
 # --- a real engine ----------------------------------------------------------------------------------------
 
-IMAGE = "localhost/hourhand-test-tiny:1"
-
-
-def real_engine(folder):
-    """The command of an engine that has just run a container made from a static busybox; else why there is none."""
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        return None, "there is no busybox to make an image of"
-    packed = folder / "tiny.tar"
-    with tarfile.open(packed, "w") as image:
-        image.add(busybox, "bin/busybox")
-        for name in ("sh", "echo", "cat", "id", "sleep", "touch", "true", "wget"):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            image.addfile(link)
-        for name in ("tmp", "work"):
-            made = tarfile.TarInfo(name)
-            made.type, made.mode = tarfile.DIRTYPE, 0o777
-            image.addfile(made)
-    why = "there is neither podman nor docker"
-    for words in (["podman"], ["podman", "--runtime", "runc"], ["docker"]):
-        if shutil.which(words[0]) is None:
-            continue
-        try:
-            done = subprocess.run([*words, "import", packed, IMAGE], capture_output=True, timeout=60, check=False)
-            limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none"]
-            trial = [*words, "run", "--rm", *limits, IMAGE, "/bin/true"]
-            done = subprocess.run(trial, capture_output=True, text=True, timeout=60, check=False)
-        except subprocess.TimeoutExpired:
-            why = f"{words[0]} did not answer in time"
-            continue
-        if done.returncode == 0:
-            return words, ""
-        why = f"{' '.join(words)} cannot run a container here: {done.stderr.strip()[-200:]}"
-    return None, why
-
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
@@ -209,6 +172,32 @@ async def test_a_real_container_runs_with_what_it_was_given_and_no_more(engine, 
     outcome = await kind.run(logged.task)
     assert (outcome, logged.of("stderr")) == (Succeeded({"exit_code": 3}), [])
     assert logged.of("stdout") == ["good day $(id) 1", "in", "65534", "left"]
+
+
+async def test_a_real_container_leaves_files_where_it_is_told(engine, open_kind, make_task):
+    kind = await open_kind(*engine, run_as="nobody")
+    line = 'echo kept > "$HOURHAND_OUTPUT_DIR/report.txt"; echo $?'
+    logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", line], "pull": "never"}, kind="container")
+    kept = {}
+
+    async def keep(folder):
+        assert folder.stat().st_uid == (folder / "report.txt").stat().st_uid, "else it would be taken for a stranger's"
+        kept.update({file.name: file.read_text() for file in folder.iterdir()})
+
+    logged.task.keep_outputs = keep
+    assert await kind.run(logged.task) == Succeeded({"exit_code": 0})
+    assert (logged.of("stdout"), kept) == (["0"], {"report.txt": "kept\n"})
+
+
+async def test_a_real_container_ends_at_its_limit_of_memory(engine, open_kind, make_task):
+    kind = await open_kind(*engine, run_as="nobody")
+    hog = "x=$(/bin/busybox head -c 200000000 /dev/zero | /bin/busybox tr '\\0' x); echo ${#x}"
+    logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", hog], "pull": "never"}, kind="container")
+    logged.task.resources = Resources(memory=32_000_000)
+    outcome = await kind.run(logged.task)
+    assert isinstance(outcome, Failed)
+    assert outcome.result == {"exit_code": 137}
+    assert logged.of("stdout") == []
 
 
 async def test_a_real_container_that_ignores_its_end_is_removed(engine, open_kind, make_task, until):

@@ -30,6 +30,7 @@ def test_a_good_payload_has_no_faults(image, more):
         ({"image": "a", "argv": "sh"}, [("/argv", "argv-must-be-list")]),
         ({"image": "a", "env": {"LD_PRELOAD": "x"}}, [("/env/LD_PRELOAD", "env-reserved")]),
         ({"image": "a", "env": {"A": "x\nPATH=/evil"}}, [("/env/A", "env-reserved")]),
+        ({"image": "a", "env": {"A": "x\rb", "B\r": "c"}}, [("/env/A", "env-reserved"), ("/env/B\r", "env-reserved")]),
         ({"image": "a", "network": "host"}, [("/network", "unknown-value")]),
         ({"image": "a", "network": ["none"]}, [("/network", "unknown-value")]),
         ({"image": "a", "pull": "sometimes"}, [("/pull", "unknown-value")]),

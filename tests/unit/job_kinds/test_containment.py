@@ -359,6 +359,20 @@ async def test_a_program_cannot_see_the_folder_of_another_run(kind, make_task, u
         await running
 
 
+async def test_shared_memory_is_the_attempts_own_and_goes_with_it(kind, make_task, until):
+    name = f"/dev/shm/hourhand-test-{os.getpid()}"
+    first = make_task(shell(f"echo hush > {name}; cat {name}; sleep 1000"))
+    running = asyncio.create_task(kind.run(first.task))
+    await until(lambda: first.of("stdout"))
+    second = make_task(shell(f"cat {name}; ls -A /dev/shm"))
+    await kind.run(second.task)
+    assert second.of("stdout") == []
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not os.path.exists(name)
+
+
 async def test_a_program_cannot_see_signal_or_look_into_processes_outside(kind, make_task):
     ours = os.getpid()
     script = (

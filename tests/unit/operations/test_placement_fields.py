@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from fake_kinds import KINDS
 
@@ -12,7 +13,7 @@ from hourhand.model.job import JobDefinition
 from hourhand.model.placement import LABELS_MAX, Placement
 from hourhand.model.policy import ORDINARY
 from hourhand.operations.definition import define_change, define_job
-from hourhand.operations.placement import placement_warnings
+from hourhand.operations.placement import may_lack_executors, placement_warnings
 from hourhand.operations.requests import JobPatch, JobRequest, PlacementRequest
 from hourhand.ports.stores import NodeRow
 
@@ -76,6 +77,20 @@ def test_who_asks_for_a_label_that_nobody_has_is_warned() -> None:
     )
     assert placement_warnings(asks, [node(), node("gpu")]) == []
     assert placement_warnings(defined(), []) == [], "who asks for nothing is not warned"
+
+
+def test_who_asks_for_what_no_executor_offers_is_warned() -> None:
+    """A language that is misspelled, a container where nobody has an engine."""
+    asks = msgspec.structs.replace(defined(), kind="script", needs="script:cobol")
+    [warning] = placement_warnings(asks, [node()])
+    assert (
+        warning == "no-matching-executor: no live executor of queue default offers script:cobol; its runs wait for one"
+    )
+    assert placement_warnings(asks, []) == [], "nobody is there yet"
+    assert may_lack_executors(asks)
+    assert not may_lack_executors(msgspec.structs.replace(asks, kind="command")), (
+        "which most jobs are: they are not asked for"
+    )
 
 
 def test_on_how_many_executors_is_kept_and_told_back() -> None:
