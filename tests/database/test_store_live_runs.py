@@ -134,6 +134,27 @@ async def test_a_success_without_words_and_one_with_are_recorded_alike(store: St
     assert (runs[failed.run_id].state, runs[failed.run_id].reason) == (RunState.FAILED, "exception")
 
 
+async def test_a_run_that_is_in_history_already_does_not_hold_up_the_others_of_its_batch(store: Store) -> None:
+    await insert(store, due_job(), due_job(), due_job())
+    claims = await claim(store, 1)
+    [again, *_] = sorted(claims, key=lambda one: one.run_id)
+    await execute(
+        store,
+        """INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, ended_at, namespace_id, version, state, cause,
+                                      attempt)
+           SELECT run_id, job_id, scheduled_for, ready_at, namespace_id, version, 11, cause, attempt
+             FROM hourhand.live_runs WHERE run_id = $1""",
+        again.run_id,
+    )
+    others = {one.run_id for one in claims} - {again.run_id}
+    assert await store.live_runs.finish_runs([succeeded(one) for one in claims]) == others
+    assert await rows(store, "live_runs") == []
+    assert {row["run_id"]: row["state"] for row in await rows(store, "runs")} == {
+        again.run_id: RunState.FAILED,
+        **dict.fromkeys(others, RunState.SUCCEEDED),
+    }
+
+
 async def test_of_a_run_that_is_being_cancelled_not_even_a_plain_success_is_recorded(store: Store) -> None:
     await insert(store, due_job())
     [held] = await claim(store, 1)

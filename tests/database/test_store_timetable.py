@@ -55,6 +55,29 @@ async def test_two_planners_at_once_fire_every_job_exactly_once(store: Store) ->
     assert await cursors(store) == {}
 
 
+async def test_a_run_that_is_there_already_is_not_made_twice_and_does_not_hold_up_the_others(store: Store) -> None:
+    node_id, epoch = await own_all_shards(store)
+    singles = [new_job(once(START), next_due=START) for _ in range(3)]
+    beats = [new_job(every(10), next_due=START) for _ in range(3)]
+    await insert(store, *singles, *beats)
+    for job in (singles[1], beats[1]):
+        await execute(
+            store,
+            """INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version,
+                                               state, priority, cause)
+               SELECT $1, job_id, next_fire, next_fire, namespace_id, lane_id, version, 1, priority, 1
+                 FROM hourhand.timetable WHERE job_id = $2""",
+            scheduled_run_id(START, job.job_id),
+            job.job_id,
+        )
+    assert await store.timetable.fire_once(node_id, epoch, START, 10) == [START, START]
+    moves = [Move(job.job_id, START, 1, [START], [], at(10)) for job in beats]
+    assert await store.timetable.advance_cursors(node_id, epoch, moves, START) == [START, START]
+    assert await cursors(store) == {job.job_id: at(10) for job in beats}
+    assert set(await run_ids(store)) == {scheduled_run_id(START, job.job_id) for job in (*singles, *beats)}
+    assert sorted(row["state"] for row in await rows(store, "live_runs")) == [0, 0, 0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("who", ["an old owner", "an older epoch"])
 async def test_whoever_lost_a_shard_moves_none_of_its_cursors(store: Store, who: str) -> None:
     node_id, epoch = await own_all_shards(store)

@@ -1,7 +1,6 @@
 """What goes back to the caller: status, headers and bytes, ready to be sent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -30,8 +29,8 @@ _ALWAYS: Final[Sequence[Header]] = (
 _NO_STORE: Final[Header] = (b"cache-control", b"no-store")
 
 
-@dataclass(slots=True)
-class Facts:
+# Structs, because one of each is made per request: see JobDefinition.
+class Facts(msgspec.Struct):
     """What the gate found out about a request."""
 
     request_id: str
@@ -45,8 +44,7 @@ def facts_of(scope: Scope) -> Facts:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Sends itself, as an ASGI application does, with the headers that every answer carries."""
 
     content: bytes

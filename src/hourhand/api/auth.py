@@ -8,7 +8,6 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -26,8 +25,8 @@ _TOKEN_PARAMETERS: Final = frozenset({"token", "access_token", "api_key", "apike
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+# A struct, because one is made per request: see JobDefinition.
+class Credentials(msgspec.Struct, frozen=True):
     token: str
     from_cookie: bool
 

@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
+import msgspec
+
 from hourhand.api.answers import JSON, Answer
 from hourhand.api.parameters import NAMESPACE, Parameter, Query, parse_id, parse_number
 from hourhand.api.streaming import StreamAnswer
@@ -22,8 +24,8 @@ NDJSON: Final = "application/x-ndjson"
 _KEY: Final = re.compile(rb"[!-~]{1,%d}" % KEY_CHARS_MAX)
 
 
-@dataclass(slots=True)
-class Call:
+# A struct, because one is made per request: see JobDefinition.
+class Call(msgspec.Struct):
     """One request as a handler sees it."""
 
     query: Query

@@ -4,8 +4,8 @@ Request id, sizes of address and headers, headers given twice, the host, tokens 
 rely on `scope["hourhand"]`, and the headers that every answer carries come with the answer.
 """
 
+import random
 import re
-import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,6 +31,7 @@ _SINGLE: Final = frozenset(
     }
 )
 """Headers that may come once only: two of them mean that somebody on the way reads another one than we do."""
+_chance: Final = random.Random().getrandbits  # noqa: S311 - ids need to be unlike, not secret
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 
 
@@ -83,7 +84,7 @@ class Gate:
 def _request_id(given: bytes | None) -> str:
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode()
-    return secrets.token_hex(8)
+    return f"{_chance(64):016x}"
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -130,6 +130,7 @@ class Attempts:
         ]
         for running in started:
             self._in_hand[running.claim.run_id, running.claim.fence] = running
+        if started:
             self._empty.clear()
         self._start_when_due(started)
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from hourhand.database.connections import Connection, Database, Record, tried_twice
@@ -35,6 +36,8 @@ _MAY_SUCCEED: Final = sources(RunEvent.SUCCEED)
 BEHIND_EARLIER: Final = 0
 """In the place of a gate's number: the run waits for an earlier one of its job."""
 LOOK_AT_ONCE: Final = 500
+_FENCE: Final = 6
+"""Its place in the rows of claims."""
 _run_id: Final = attrgetter("run_id")
 _FAILED: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
 _Files = Sequence[tuple[UUID, RunFile]]
@@ -83,8 +86,9 @@ class LiveRuns:
             others_until=others_until or until,
             executor_id=executor_id,
         )
-        claimed = [row for row in rows if row["fence"] is not None]
-        shares = Counter(row["share"] for row in claimed)
+        claimed = [row for row in rows if row[_FENCE] is not None]
+        alone = len({wish.share for wish in wishes}) == 1
+        shares = Counter({wishes[0].share: len(claimed)} if alone else (row["share"] for row in claimed))
         return Claimed(await self._claims(claimed, careful=False), shares, len(rows) - len(claimed))
 
     @tried_twice
@@ -200,7 +204,7 @@ class LiveRuns:
 
     async def _claims(self, rows: Sequence[Record] | Sequence[tuple[Any, ...]], careful: bool) -> list[Claim]:
         lanes, namespaces = self._names.known, self._names.known_namespaces
-        if any(row[2] not in namespaces for row in rows):
+        if not namespaces.keys() >= {row[2] for row in rows}:
             namespaces = await self._names.learn_namespaces()
         # By position, in the order of the statement: names cost more than the values at this rate.
         return [
@@ -213,13 +217,13 @@ class LiveRuns:
                 lanes[lane_id].needs,
                 from_json(payload) if policy is None else _payload(payload, policy, scheduled_for),
                 scheduled_for,
-                ready_at,
+                ready_at or scheduled_for,
                 fence,
                 attempt,
                 failures,
                 losses,
                 max_retries,
-                from_json(retry),
+                retry and from_json(retry),
                 timeout_seconds,
                 careful,
                 *(() if policy is None else _promises(policy_from_json(policy), run_id, scheduled_for)),
@@ -249,15 +253,19 @@ class LiveRuns:
         """Those that needed no more than the shortest road."""
         finishes = sorted(finishes, key=_run_id)  # see _finish_values
         run_ids = [finish.run_id for finish in finishes]
-        rows = await self._database.fetch(
-            self._queries["finish_plain"],
-            run_ids=run_ids,
-            fences=[finish.fence for finish in finishes],
-            started=[finish.started_at for finish in finishes],
-            ended=[finish.ended_at for finish in finishes],
-            from_states=_MAY_SUCCEED,
-        )
-        return set(run_ids).difference(row["run_id"] for row in rows)
+        try:
+            row = await self._database.fetch_one(
+                self._queries["finish_plain"],
+                run_ids=run_ids,
+                fences=[finish.fence for finish in finishes],
+                started=[finish.started_at for finish in finishes],
+                ended=[finish.ended_at for finish in finishes],
+                from_states=_MAY_SUCCEED,
+            )
+        except asyncpg.UniqueViolationError:  # one is in history already: the long road steps over it
+            return set()
+        assert row is not None, "a count is always answered"
+        return set(run_ids if row["kept"] == len(run_ids) else row["run_ids"] or ())
 
     async def _finish_any(self, finishes: Sequence[Finish]) -> set[UUID]:
         rows = await self._database.fetch(

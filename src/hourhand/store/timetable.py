@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
@@ -25,6 +28,7 @@ class Timetable:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "timetable.sql", database.schema)
+        self._unguarded = {name: self._queries[name].unguarded() for name in ("fire_once", "advance_cursors")}
         # Reading a timing costs more than using it, and a recurring job's does not change within a version.
         self._timings: dict[tuple[UUID, int], tuple[Timing, CatchUpPolicy, bool]] = {}
         """With whether it is apart."""
@@ -34,10 +38,7 @@ class Timetable:
     async def fire_once(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
     ) -> list[datetime]:
-        rows = await self._database.fetch(
-            self._queries["fire_once"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
-        )
-        return [row["ready_at"] for row in rows]
+        return await self._make_runs("fire_once", node_id=node_id, epoch=epoch, since=since, until=until, limit=limit)
 
     async def due_cursors(
         self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
@@ -94,8 +95,8 @@ class Timetable:
             for due in move.fires
         ]
         missed = [(move.job_id, row) for move in moves if move.missed for row in ledger_rows(move.missed)]
-        rows = await self._database.fetch(
-            self._queries["advance_cursors"],
+        return await self._make_runs(
+            "advance_cursors",
             node_id=node_id,
             epoch=epoch,
             now=now,
@@ -110,6 +111,13 @@ class Timetable:
             missed_job_ids=[job_id for job_id, _ in missed],
             **columns_of([row for _, row in missed], "missed_"),
         )
+
+    async def _make_runs(self, name: str, **values: Any) -> list[datetime]:
+        """Runs are hardly ever there already: only where one is, the others are made with a look at each."""
+        try:
+            rows = await self._database.fetch(self._unguarded[name], **values)
+        except asyncpg.UniqueViolationError:
+            rows = await self._database.fetch(self._queries[name], **values)
         return [row["ready_at"] for row in rows]
 
     async def next_cursor(self, since: datetime = EPOCH, hear_time: HearTime = hear_nothing) -> datetime | None:

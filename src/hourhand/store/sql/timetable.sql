@@ -1,8 +1,9 @@
 -- name: fire_once
 -- Turns the cursors of jobs that run once into live runs, up to the horizon. Owner and epoch are part of the
--- statement: whoever lost a shard moves none of its cursors. The deleted row is the proof that nobody else fired it.
+-- statement: whoever lost a shard moves none of its cursors. The deleted row is the proof that nobody else fired it. Rows
+-- that are locked stay in their places, so they are deleted by these.
 WITH due AS (
-    SELECT t.job_id
+    SELECT t.ctid AS place
       FROM hourhand.timetable t
      WHERE NOT t.recurring AND t.next_fire BETWEEN @since AND @until
        -- A value and not EXISTS: that may become a join that searches the timetable once for every shard.
@@ -11,7 +12,7 @@ WITH due AS (
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
 ), fired AS (
-    DELETE FROM hourhand.timetable t WHERE t.job_id = ANY (ARRAY(SELECT job_id FROM due))
+    DELETE FROM hourhand.timetable t WHERE t.ctid = ANY (ARRAY(SELECT place FROM due))
     RETURNING t.job_id, t.next_fire, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after,
               t.exclusive
 )
@@ -60,13 +61,13 @@ WITH moves AS (
 ), moved AS (
     UPDATE hourhand.timetable t SET next_fire = found.following
       FROM found
-     WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NOT NULL)) AND found.place = t.ctid
+     WHERE t.ctid = found.place AND found.following IS NOT NULL
        AND t.next_fire = found.expected AND t.version = found.version
     RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
 ), ended AS (
     DELETE FROM hourhand.timetable t
      USING found
-     WHERE t.ctid = ANY (ARRAY(SELECT place FROM found WHERE following IS NULL)) AND found.place = t.ctid
+     WHERE t.ctid = found.place AND found.following IS NULL
        AND t.next_fire = found.expected AND t.version = found.version
     RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
 ), held AS MATERIALIZED (
