@@ -8,6 +8,7 @@ digests. And where a job goes on when its zone has got other rules.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -19,6 +20,7 @@ _FIRST: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(2050, 1, 1, tzinfo=UTC)
 _STEP: Final = timedelta(days=6)
 _STEPS: Final = [_FIRST + number * _STEP for number in range((_LAST - _FIRST) // _STEP + 1)]
+_LOCAL_STEPS: Final = [step.replace(tzinfo=None) for step in _STEPS]
 
 SHIFT_MAX: Final = timedelta(hours=26)
 """How far a due time can move with the rules: from one end of the world's clocks to the other."""
@@ -38,11 +40,20 @@ def _changes(zone: ZoneInfo) -> Iterator[tuple[datetime, timedelta]]:
     """When the clock is set, and the offset from then on; first the one at the beginning."""
     before = _offset(_FIRST, zone)
     yield _FIRST, before
-    for step in _STEPS[1:]:
+    for step in _steps_near_changes(zone):
         offset = _offset(step, zone)
         if offset != before:  # found between two looks; no zone sets its clock and sets it back within a week
             yield jump_between(step - _STEP, step, zone), offset
             before = offset
+
+
+def _steps_near_changes(zone: ZoneInfo) -> Iterator[datetime]:
+    """Those before which the clock may have been set. To ask by local times takes a thirtieth of the time; they are off
+    by less than a step, so the steps on both sides of a change are among them too."""
+    local = map(zone.utcoffset, _LOCAL_STEPS)
+    changed = [place for place, (offset, following) in enumerate(pairwise(local), 1) if offset != following]
+    near = {place + beside for place in changed for beside in (-1, 0, 1)}
+    return (_STEPS[place] for place in sorted(near) if 0 < place < len(_STEPS))
 
 
 def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
