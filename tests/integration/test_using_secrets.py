@@ -83,6 +83,7 @@ async def test_nothing_that_an_attempt_says_tells_a_value(store: Store, keyring:
         Succeeded({"password": VALUE, VALUE: [f"x{VALUE}y"]}),
         Failed(Reason.EXCEPTION, f"cannot log in with {VALUE}", retryable=False, result={"body": VALUE}),
         Snoozed(3600, f"later, {VALUE}"),
+        Succeeded({"status": 200, "body": f"you said {VALUE[:12]}", "truncated": True}),
     ]
 
     async def work(task: Task) -> Outcome:
@@ -90,15 +91,16 @@ async def test_nothing_that_an_attempt_says_tells_a_value(store: Store, keyring:
         task.log("stderr", b64encode(f"user:{VALUE}".encode()).decode())
         return outcomes[task.payload["n"]]
 
-    runs = [await submit(store, "DB", payload={"secrets": ["DB"], "n": n}) for n in range(3)]
+    runs = [await submit(store, "DB", payload={"secrets": ["DB"], "n": n}) for n in range(4)]
     crew = await executor(store, keyring, work)
     async with asyncio.timeout(30):
-        while len(await rows(store, "runs")) < 2 or not await rows(store, "attempts"):
+        while len(await rows(store, "runs")) < 3 or not await rows(store, "attempts"):
             await crew.turn()
     await crew.recorder.run_once()
 
     assert (await the_run(store, runs[0])).result == {"password": "[secret DB]", "[secret DB]": ["x[secret DB]y"]}
     assert (await the_run(store, runs[1])).error == "cannot log in with [secret DB]"
+    assert (await the_run(store, runs[3])).result["body"] == "you said [secret DB]"
     lines = [line for row in await rows(store, "log_chunks") for line in row["lines"]]
     assert "password=[secret DB]" in lines
     for table in ("runs", "attempts", "log_chunks", "live_runs", "audit", "secrets", "jobs"):

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from hourhand.model.errors import DatabaseUnavailable, HourhandError
-from hourhand.model.masking import LineMask, Masker
+from hourhand.model.masking import CUT_CHARS_MIN, LineMask, Masker
 from hourhand.model.outcome import Failed, Interrupted, Outcome, Snoozed, Succeeded
 from hourhand.model.run import Claim
 from hourhand.model.run_blobs import LargeResult
@@ -146,8 +146,15 @@ async def without_secrets(outcome: Outcome, masker: Masker) -> Outcome:
             return outcome
 
 
+def _ending_well(result: Any, masker: Masker) -> Any:
+    """An answer to an HTTP call whose body was cut may end in the middle of a value."""
+    if isinstance(result, dict) and result.get("truncated") is True and isinstance(body := result.get("body"), str):
+        return {**result, "body": masker.piece(body, begins_cut=False, ends_cut=True, chars_min=CUT_CHARS_MIN)}
+    return result
+
+
 async def masked_result(result: Any, masker: Masker) -> Any:
     """A large one elsewhere than in the event loop: it may have megabytes."""
     if not isinstance(result, LargeResult):
-        return masker.json(result)
+        return masker.json(_ending_well(result, masker))
     return await asyncio.to_thread(lambda: LargeResult(_encode(masker.json(_decode(result.encoded)))))

@@ -22,6 +22,8 @@ PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 """A page ends after about so much text, whatever its limit: lines may be long."""
 STREAM_LINES_MAX: Final = 500
 """Lines per event of a stream."""
+STREAM_BYTES_MAX: Final = 256 * 1024
+"""About how much text an event has: as much waits in memory for each caller who reads slowly."""
 SCAN_ROWS_MAX: Final = 512
 """Rows that one search looks at before it answers; a row has at most some 128 KiB."""
 SCAN_RUNS_MAX: Final = 100
@@ -117,7 +119,7 @@ class LogOperations:
         seen: LogTip | None = None
         while True:
             run = await self._runs.get(caller, run_id)
-            page = await self._page(run, after, STREAM_LINES_MAX)
+            page = await self._page(run, after, STREAM_LINES_MAX, STREAM_BYTES_MAX)
             if page.lines:
                 yield page
                 after = Place(page.next_attempt, page.next_line)
@@ -129,13 +131,13 @@ class LogOperations:
 
     # --- steps -------------------------------------------------------------------------------------------
 
-    async def _page(self, run: Run, after: Place, limit: int) -> LogPage:
+    async def _page(self, run: Run, after: Place, limit: int, bytes_max: int = 0) -> LogPage:
         lines: list[LogLine] = []
-        size, more = 0, False
+        size, more, bytes_max = 0, False, bytes_max or PAGE_BYTES_MAX
         async with aclosing(self._source.rows(run.run_id, after, run.state.is_final)) as rows:
             async for row in rows:
                 for line in lines_in(row, after):
-                    more = len(lines) >= limit or size >= PAGE_BYTES_MAX
+                    more = len(lines) >= limit or size >= bytes_max
                     if more:
                         break
                     lines.append(line)

@@ -166,6 +166,16 @@ async def test_lines_of_a_running_attempt_are_streamed_when_they_are_stored(
     ]
 
 
+async def test_an_event_of_a_stream_has_little_text_however_long_the_lines_are(
+    api: httpx.AsyncClient, runs: Any, run: Any
+) -> None:
+    runs.lines = [line(number, "x" * 16_000) for number in range(1, 101)]
+    answer = await api.get(f"/api/v1/runs/{run.run_id}/logs/stream", headers={"Accept": "text/event-stream"})
+    events = [part for part in answer.text.split("\n\n") if part.startswith("event: lines")]
+    assert max(map(len, events)) < 300 * 1024
+    assert sum(event.count('"number"') for event in events) == 100
+
+
 @pytest.mark.parametrize(
     ("query", "code"),
     [
