@@ -11,7 +11,7 @@ up: $(STAMP)
 	@exec $(BIN)/hourhand up
 
 test: $(STAMP)-dev
-	$(BIN)/python -m pytest tests -n 2 --dist loadfile -m "not measuring"
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder -m "not measuring"
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from clean_schema import SCHEMA, CleanSchema
@@ -17,6 +18,30 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Every store reads its statements when it is made, and nearly every test makes one. Their text never changes meanwhile.
 queries._blocks = functools.cache(lambda source, read=queries._blocks: tuple(read(source)))
+
+# An example may take as long as it takes: other tests want the processor too, and speed is not what these are about.
+hypothesis.settings.register_profile(
+    "unhurried", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
+
+WAITING = ("acceptance",)
+"""Rooms whose tests mostly wait: for processes to start, for leases to run out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait and files that compute take turns, so that of two workers one computes while the other waits.
+
+    The last that wait come well before the end: they are the longest, and nobody should be left alone with one of them.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [path for path in files if path.parent.name in WAITING]
+    computing = [path for path in files if path.parent.name not in WAITING]
+    place = {path: 0.85 * number / len(waiting) for number, path in enumerate(waiting)}
+    place |= {path: number / len(computing) for number, path in enumerate(computing)}
+    items[:] = [item for path in sorted(files, key=lambda path: place[path]) for item in files[path]]
 
 
 @pytest.fixture(scope="session")

@@ -154,8 +154,13 @@ def test_it_works_through_pgbouncer_in_transaction_mode(
     sql(database_url, f"DROP SCHEMA {schema} CASCADE")
 
 
-def test_single_roles_work_through_pgbouncer(tmp_path: Path, database_url: str, pooled_url: str, schema: str) -> None:
+def test_single_roles_work_through_pgbouncer(
+    tmp_path: Path, cage: Cage, database_url: str, pooled_url: str, schema: str
+) -> None:
     settings = {"HOURHAND_DATABASE_POOLER": "true", "HOURHAND_DATABASE_LISTEN_URL": database_url}
+    where = ["--database", pooled_url, "--schema", schema]
+    migrated = Process(cage, [*HOURHAND, "db", "migrate", *where], tmp_path, settings)
+    assert migrated.wait() == 0, migrated.said
     with Roles(tmp_path / "cluster", pooled_url, schema, settings) as roles:
         for role in ("scheduler", "executor", "api"):
             roles.start(role, f"{role}-pooled")

@@ -135,13 +135,14 @@ class Cluster:
                 await scheduler.keeper.run_once()
                 await scheduler.planner.run_once()
         for _ in range(3):
-            for begun in await claim(self.store, 7, now, limit=1000):
+            claims = await claim(self.store, 7, now, limit=1000)
+            for begun in claims:
                 ends = now + self.takes.get(begun.job_id, timedelta(0))
                 heapq.heappush(self.going, (ends, begun.fence, begun))
             await self.end_runs(now)
-            if self.planning:
-                for judge in self.judges:
-                    await judge.run_once()
+            turns = [await judge.run_once() for judge in self.judges] if self.planning else []
+            if not claims and all(pause is None for pause in turns):
+                break  # nothing to claim and nobody whose turn may come: at this time nothing more happens
 
     async def end_runs(self, now: datetime) -> None:
         finishes = []
