@@ -141,7 +141,7 @@ class Database:
         except asyncpg.InvalidParameterValueError:  # its operating system cannot do that
             db = await self._servers.connect(**how, server_settings=told)
         try:
-            await db.execute(_DURABLE)
+            await db.execute(_DURABLE, timeout=self.settings.connect_seconds_max)
         except BaseException:
             db.terminate()
             raise
