@@ -61,6 +61,7 @@ def render_configuration(settings: EmbeddedSettings, sockets: Path, *, lz4: bool
         "max_parallel_workers_per_gather": "0",
         "wal_buffers": "16MB",
         "wal_compression": "lz4" if lz4 else "off",  # pglz, the only other choice, costs too much time per page
+        "default_toast_compression": "lz4" if lz4 else "pglz",  # of log lines above all: a tenth of the time of pglz
         "min_wal_size": "512MB",
         "max_wal_size": "4GB",
         "checkpoint_timeout": "15min",

@@ -20,7 +20,10 @@ LOG_FLUSH_SECONDS = 0.2
 LINE_WEIGHT = 56
 """What a line weighs beside its characters: about what it takes in memory."""
 LOG_FLUSH_WEIGHT = 1024 * 1024
-"""So much is written at once, in transactions of about this size."""
+"""So much is written at once; less waits for its time."""
+LOG_TRANSACTION_WEIGHT = 4 * 1024 * 1024
+"""In one transaction, if as much has gathered while the last one was written: commits do not hold up a flood of lines,
+and nobody waits long for one."""
 LOG_PAUSE_WEIGHT = 8 * 1024 * 1024
 """With so much waiting, no more is read from programs until half of it is written."""
 LOG_PAUSE_SECONDS_MAX = 30.0
@@ -141,7 +144,7 @@ class LogWriter:
         weight = 0
         for count, chunk in enumerate(self._chunks[: min(most, BATCH_MAX)], 1):
             weight += chunk.weight
-            if weight >= LOG_FLUSH_WEIGHT:
+            if weight >= LOG_TRANSACTION_WEIGHT:
                 return self._chunks[:count]
         return self._chunks[: min(most, BATCH_MAX)]
 

@@ -56,7 +56,7 @@ async def _read_body(response: aiohttp.ClientResponse, bytes_max: int, seconds_m
     """The beginning of the body as text, and whether there was more."""
     content = response.content
     if content.is_eof() and content.total_bytes <= bytes_max:  # all of it came with its head: nothing to wait for
-        return _as_text(await content.read(), response.charset), False
+        return _as_text(content.read_nowait(), response.charset), False
     data = bytearray()
     truncated = True
     with suppress(TimeoutError):  # also that of a server which has fallen silent

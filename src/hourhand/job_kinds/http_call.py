@@ -108,20 +108,20 @@ class HttpCaller:
             return await pending.said_already() or outcome
 
     async def _call_in_time(self, task: Task, more: Mapping[str, str]) -> Outcome:
+        payload = _with_secrets(task)
         limit = asyncio.timeout(self._settings.total_seconds_max)
         try:
             async with limit:
-                return await self._call(task, more)
+                order = await self._order(task, payload, more)
+                if "oauth" not in payload:
+                    return await self._follow(order, payload)
+                return await self._call_with_token(task, payload, order)
         except TimeoutError:
             if not limit.expired():
                 raise
             return Failed(Reason.TIMEOUT, f"the call took longer than {self._settings.total_seconds_max:g} seconds")
 
-    async def _call(self, task: Task, more: Mapping[str, str]) -> Outcome:
-        payload = _with_secrets(task)
-        order = await self._order(task, payload, more)
-        if "oauth" not in payload:
-            return await self._follow(order, payload)
+    async def _call_with_token(self, task: Task, payload: Mapping[str, Any], order: _Order) -> Outcome:
         asked = (task.namespace, payload["oauth"], order.road, order.tls, order.idle_seconds)
         token = await self._tokens.token(*asked)
         order.headers["Authorization"] = f"Bearer {token}"
@@ -137,15 +137,20 @@ class HttpCaller:
         idle = self._settings.idle_seconds_max
         if "idle_timeout" in payload:
             idle = min(idle, parse_duration(payload["idle_timeout"]).total_seconds())
-        given = task.payload.get("headers", {})
+        headers = _headers(task, payload)
+        if more:
+            headers |= more
+        private = _OURS_ALONE
+        if given := task.payload.get("headers"):
+            private = private.union(name.lower() for name, value in given.items() if not isinstance(value, str))
         return _Order(
             URL(payload["url"]),
             payload.get("method", "GET"),
-            {**_headers(task, payload), **more},
+            headers,
             _encoded(payload.get("body")),
-            _OURS_ALONE.union(name.lower() for name, value in given.items() if not isinstance(value, str)),
+            private,
             self._network.road(payload),
-            await self._contexts.of(payload),
+            await self._contexts.of(payload) if len(payload) > 1 else self._contexts.usual,
             idle,
         )
 
@@ -155,9 +160,11 @@ class HttpCaller:
         settings = self._settings
         for hop in range(REDIRECTS_MAX + 1):
             try:
-                request = await self._network.request(
-                    method, url, headers, data, order.road, order.tls, order.idle_seconds
-                )
+                what = (method, url, headers, data, order.road, order.tls, order.idle_seconds)
+                if order.road.proxy is None:
+                    request = self._network.direct_request(*what)
+                else:
+                    request = await self._network.request(*what)
                 async with request as response:
                     target = redirect_target(response, url) if follows else None
                     if target is None:

@@ -87,18 +87,32 @@ class Network:
         self, method: str, url: URL, headers: Mapping[str, str], data: bytes | None, road: Road, tls: Tls, idle: float
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """One request and no more: redirects are the caller's to judge and to follow."""
+        if road.proxy is None:
+            return self.direct_request(method, url, headers, data, road, tls, idle)
         self.judge(url)
-        more: dict[str, Any] = {}
-        if road.proxy is not None:
-            more = {"proxy": road.proxy}
-            if url.scheme == "https":  # the proxy sees what opens the tunnel, and no more
-                more["proxy_headers"] = road.proxy_headers
-            else:
-                headers = {**headers, **road.proxy_headers}
-            if not road.names_by_proxy and literal_address(url.raw_host or "") is None:
-                headers = {**headers, "Host": url.host_port_subcomponent or ""}
-                more["server_hostname"] = url.raw_host
-                url = await self._pinned(url)
+        more: dict[str, Any] = {"proxy": road.proxy}
+        if url.scheme == "https":  # the proxy sees what opens the tunnel, and no more
+            more["proxy_headers"] = road.proxy_headers
+        else:
+            headers = {**headers, **road.proxy_headers}
+        if not road.names_by_proxy and literal_address(url.raw_host or "") is None:
+            headers = {**headers, "Host": url.host_port_subcomponent or ""}
+            more["server_hostname"] = url.raw_host
+            url = await self._pinned(url)
+        return self._sent(method, url, headers, data, road, tls, idle, more)
+
+    def direct_request(
+        self, method: str, url: URL, headers: Mapping[str, str], data: bytes | None, road: Road, tls: Tls, idle: float
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """The same for a road without a proxy, on which there is nothing to wait for first."""
+        assert road.proxy is None
+        self.judge(url)
+        return self._sent(method, url, headers, data, road, tls, idle, {})
+
+    def _sent(
+        self, method: str, url: URL, headers: Mapping[str, str], data: bytes | None, road: Road, tls: Tls, idle: float,
+        more: dict[str, Any],
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:  # fmt: skip
         if idle != self._settings.idle_seconds_max:
             more["timeout"] = aiohttp.ClientTimeout(
                 total=None, sock_connect=self._settings.connect_seconds_max, sock_read=idle

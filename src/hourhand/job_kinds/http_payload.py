@@ -63,6 +63,8 @@ class Allowed:
 
 
 def http_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
+    if len(payload) == 1 and "url" in payload:  # most say little more than where to call
+        return _target_faults(payload, allowed)
     faults = unknown_fields(payload, FIELDS)
     faults += _target_faults(payload, allowed)
     method = payload.get("method", "GET")
@@ -75,9 +77,7 @@ def http_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
     follow = payload.get("follow_redirects", False)
     if not isinstance(follow, bool):
         faults.append(wrong_type("/follow_redirects", "true or false", follow))
-    if len(payload) > 1:  # most say little more than where to call
-        faults += _option_faults(payload, allowed)
-    return faults
+    return faults + _option_faults(payload, allowed)
 
 
 def expects(status: int, expected: Any) -> bool:

@@ -26,14 +26,15 @@ class BadCertificate(Exception):
 class TlsContexts:
     def __init__(self, ca_file: Path | None) -> None:
         self._ca_file = ca_file
-        self._default: ssl.SSLContext | bool = True
+        self.usual: ssl.SSLContext | bool = True
+        """Of calls that ask for nothing else."""
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
     async def open(self) -> None:
         """Reads the operator's own certificates. Raises BadConfiguration."""
         if self._ca_file is not None:
             try:
-                self._default = await asyncio.to_thread(self._trusted_here)
+                self.usual = await asyncio.to_thread(self._trusted_here)
             except (OSError, ssl.SSLError) as error:
                 raise BadConfiguration([f"kinds.http_ca_file: {self._ca_file} cannot be used: {error}"]) from None
 
@@ -41,7 +42,7 @@ class TlsContexts:
         """What a call is made with. Raises BadCertificate."""
         tls, verify = payload.get("tls"), payload.get("verify_tls", True)
         if not tls:
-            return self._default if verify else False
+            return self.usual if verify else False
         ca, cert, key = tls.get("ca"), tls.get("cert"), tls.get("key", "")
         mark = hashlib.sha256(repr((ca, cert, key, verify)).encode("utf-8", "replace")).digest()
         context = self._contexts.get(mark)

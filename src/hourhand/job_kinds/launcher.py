@@ -178,9 +178,12 @@ class Launcher:
     def send(self, *lists: Sequence[bytes], handles: Sequence[int] = ()) -> None:
         if self._channel is None:
             raise LauncherDied
-        packet = b"\0".join(part for one in lists for part in (b"%d" % len(one), *one))
-        expected = sum(1 + len(one) for one in lists) - 1
-        if packet.count(b"\0") != expected:
+        parts: list[bytes] = []
+        for one in lists:
+            parts.append(b"%d" % len(one))
+            parts += one
+        packet = b"\0".join(parts)
+        if packet.count(b"\0") != len(parts) - 1:
             raise ValueError("embedded null byte")
         own = []
         if len(packet) > _IN_PACKET_BYTES_MAX:

@@ -11,6 +11,12 @@ import resource
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+Program = tuple[list[bytes], Mapping[bytes, bytes], bytes]
+"""Arguments, environment, and where it is looked for."""
+Bounds = Sequence[tuple[int, tuple[int, int]]]
+"""Which limit of a process; soft and hard."""
+Mounts = Sequence[tuple[bytes, bytes, bytes | None, int, bytes | None]]
+
 _READ_BYTES_MAX = 4096
 _LIST_BYTES_MAX = 1 << 20
 
@@ -27,6 +33,12 @@ _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
 _SHARED_MEMORY = b"/dev/shm"
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_prctl, _unshare, _mount_, _syscall = _libc.prctl, _libc.unshare, _libc.mount, _libc.syscall
+_prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_mount_.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_hardest: dict[int, int] = {}
+"""Above which limit this process cannot go itself, as far as that was asked for. It does not change."""
+set_limit = resource.setrlimit
 
 
 # --- the process itself -----------------------------------------------------------------------------------------
@@ -34,25 +46,34 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def adopt_orphans() -> None:
     """What loses its parent below us becomes our child."""
-    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise _fault("prctl")
 
 
 def die_with_parent() -> None:
     """After a change of user, which clears it."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if _prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0) != 0:
+        raise _fault("prctl")
 
 
 def gain_nothing() -> None:
     """No program that is executed from now on, whatever its mode, has more rights than this process."""
-    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise _fault("prctl")
 
 
-def limit(which: int, soft: int, hard: int) -> None:
-    """Never above what we may have ourselves."""
-    _, most = resource.getrlimit(which)
-    if most != resource.RLIM_INFINITY:
-        hard = min(hard, most)
-    resource.setrlimit(which, (min(soft, hard), hard))
+def bounds(limits: Sequence[int]) -> Bounds:
+    """Limits for a child, from threes of which, soft and hard: never above what we may have ourselves."""
+    found = []
+    for at in range(0, len(limits), 3):
+        which, soft, hard = limits[at : at + 3]
+        most = _hardest.get(which)
+        if most is None:
+            most = _hardest[which] = resource.getrlimit(which)[1]
+        if most != resource.RLIM_INFINITY:
+            hard = min(hard, most)
+        found.append((which, (min(soft, hard), hard)))
+    return found
 
 
 def become(user: int, group: int) -> None:
@@ -64,7 +85,9 @@ def become(user: int, group: int) -> None:
 
 def execute(argv: list[bytes], environment: Mapping[bytes, bytes], path: bytes) -> None:
     """As execvpe does, but the error tells of the program that was found, not of the last place it is not in."""
-    _in_path(argv[0], path, lambda program: os.execve(program, argv, environment))  # noqa: S606 - no shell, on purpose
+    if b"/" in argv[0]:
+        os.execve(argv[0], argv, environment)  # noqa: S606 - no shell, on purpose
+    _in_path(argv[0], path, lambda program: os.execve(program, argv, environment))  # noqa: S606
 
 
 def spawn(argv: list[bytes], environment: Mapping[bytes, bytes], path: bytes, handles: Sequence[int]) -> int:
@@ -133,7 +156,7 @@ def landlock_rules() -> int:
 
 
 def landlock(rules: int) -> None:
-    if _libc.syscall(_LANDLOCK_RESTRICT, rules, 0) != 0:
+    if _syscall(_LANDLOCK_RESTRICT, rules, 0) != 0:
         raise _fault("landlock")
 
 
@@ -141,11 +164,10 @@ def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
     """Puts emptiness over the paths for us and all our children, but not over the room, wherever it is. The stage, in
     the room, becomes a folder in memory: much is made and removed there. Raises OSError where the kernel does not let
     us."""
-    if os.geteuid() == 0:
-        _call("unshare", _CLONE_NEWNS)
-    else:
-        user, group = os.geteuid(), os.getegid()
-        _call("unshare", _CLONE_NEWNS | _CLONE_NEWUSER)
+    user, group = os.geteuid(), os.getegid()
+    if _unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
+        raise _fault("unshare")
+    if user != 0:
         write(b"/proc/self/setgroups", b"deny")
         write(b"/proc/self/uid_map", b"%d %d 1" % (user, user))
         write(b"/proc/self/gid_map", b"%d %d 1" % (group, group))
@@ -181,14 +203,24 @@ def shut_groups() -> None:
             _mount(None, place, None, _MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
 
 
-def see_one_folder(room: bytes, stage: bytes, name: bytes) -> None:
-    """Lets this process see nothing in the room but the folder of that name. The stage is a folder in the room, with
-    an empty one of the name in it. Shared memory is its own too: files there would stay, and with them the memory."""
-    _call("unshare", _CLONE_NEWNS)
-    with contextlib.suppress(FileNotFoundError):
-        _mount(b"tmpfs", _SHARED_MEMORY, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777")
-    _mount(os.path.join(room, name), os.path.join(stage, name), None, _MS_BIND)
-    _mount(stage, room, None, _MS_BIND | _MS_REC)
+def mounts_of(room: bytes, stage: bytes, name: bytes) -> Mounts:
+    """What leaves only the folder of that name in the room. The stage is a folder in the room, with an empty one of the
+    name in it. Shared memory is the attempt's own too: files there would stay, and with them the memory."""
+    shared = (b"tmpfs", _SHARED_MEMORY, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777")
+    return (
+        *((shared,) if os.path.exists(_SHARED_MEMORY) else ()),
+        (room + b"/" + name, stage + b"/" + name, None, _MS_BIND, None),
+        (stage, room, None, _MS_BIND | _MS_REC, None),
+    )
+
+
+def see_one_folder(mounts: Mounts) -> None:
+    """Lets this process see nothing in the room but one folder."""
+    if _unshare(_CLONE_NEWNS) != 0:
+        raise _fault("unshare")
+    for mount in mounts:
+        if _mount_(*mount) != 0:
+            raise _fault("mount")
 
 
 # --- control groups ---------------------------------------------------------------------------------------------
@@ -274,6 +306,20 @@ def write(path: bytes, value: bytes) -> None:
         os.close(handle)
 
 
+def read_small(path: bytes) -> bytes:
+    """A file that the kernel makes up of a few lines. Empty when it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, _READ_BYTES_MAX)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
 def read(path: bytes, bytes_max: int = _READ_BYTES_MAX) -> bytes:
     """Empty when it cannot be read."""
     try:
@@ -293,12 +339,8 @@ def read(path: bytes, bytes_max: int = _READ_BYTES_MAX) -> bytes:
 
 
 def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
-    _call("mount", source, target, kind, ctypes.c_ulong(flags), data)
-
-
-def _call(name: str, *arguments: object) -> None:
-    if getattr(_libc, name)(*arguments) != 0:
-        raise _fault(name)
+    if _mount_(source, target, kind, flags, data) != 0:
+        raise _fault("mount")
 
 
 def _fault(name: str) -> OSError:

@@ -10,6 +10,7 @@ is taken until then, and that everything ends when the executor does: also when 
 of the socket. Which limits and groups there are is the executor's to decide; here they are only put into effect.
 """
 
+import _signal  # type: ignore[import-not-found]  # what `signal` wraps: fewer steps between fork and exec
 import contextlib
 import gc
 import os
@@ -18,7 +19,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # last: some of our names are the standard library's
@@ -36,8 +38,11 @@ BURY_SECONDS = 1.0
 """How long what has lost its parent and died may wait to be buried. Until then it counts as a process."""
 FAREWELL_SECONDS_MAX = 10.0
 NOT_EXECUTED = 127
-MASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+MASKED = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 """Meant for the executor, which decides what follows. Masked, not ignored: what is ignored stays so in programs."""
+
+UNMASKED = (*MASKED, *map(int, keeper.HEARD))
+"""What programs hear again."""
 
 Fields = Sequence[bytes]
 
@@ -72,6 +77,7 @@ class Attempt:
         """What of them is to be reported."""
         self.folders = folders
         """To be removed at the end if they are empty, in this order; the last one is its own."""
+        self.name = folders[-1].rpartition(b"/")[2]
         self.pid = 0
         """Of its first process, or of its keeper where there are no groups."""
         self.is_kept = False
@@ -84,10 +90,6 @@ class Attempt:
         self.pause = PAUSE_SECONDS_MIN
         self.look_at = 0.0
         self.readings: Fields = ()
-
-    @property
-    def name(self) -> bytes:
-        return os.path.basename(self.folders[-1])
 
 
 class Launcher:
@@ -107,6 +109,7 @@ class Launcher:
         self._rules = -1
         self._room: bytes | None = None
         """Where the folders of attempts are; None where all may see all of them."""
+        self._stage = b""
         self._faults, self._faults_write = os.pipe()
         os.set_blocking(self._faults, False)
         self._told: dict[int, Fields] = {}
@@ -179,7 +182,8 @@ class Launcher:
             if self._rules >= 0:
                 done.append(b"landlock")
             with contextlib.suppress(OSError):
-                kernel.hide(hidden, room, stage_in(room))
+                self._stage = os.path.join(room, b".stage")
+                kernel.hide(hidden, room, self._stage)
                 self._room = room
                 done.append(b"mounts")
             if self._room is not None and self._account is None and groups:
@@ -205,36 +209,42 @@ class Launcher:
         attempt = Attempt(number, groups, reads, folders)
         step = b"prepare"
         room = self._room if contains == b"1" else None
+        joins: list[int] = []
         try:
             for group in groups:
                 os.mkdir(group, 0o755)
             for target, value in zip(writes[::2], writes[1::2], strict=True):
                 kernel.write(target, value)
             if room is not None:
-                attempt.folders = [os.path.join(stage_in(room), attempt.name), *folders]
+                attempt.folders = [self._stage + b"/" + attempt.name, *folders]
                 os.mkdir(attempt.folders[0], 0o700)
+            program = list(argv), environment_of(environment), path
             if not self._contains:
                 step = b"enter"
                 os.chdir(start_in)
                 step = b"execute"
-                attempt.pid = kernel.spawn(list(argv), environment_of(environment), path, handles[:3])
+                attempt.pid = kernel.spawn(*program, handles[:3])
             else:
+                # All that can be done before the fork is done here: whatever a child touches is copied for it first.
+                for group in groups:
+                    joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+                bounds = kernel.bounds([int(part) for part in limits])
+                mounts = None if room is None else kernel.mounts_of(room, self._stage, attempt.name)
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
+                if attempt.pid == 0:
+                    become = partial(self._become, program, handles, joins, bounds, mounts, start_in, contains == b"1")
+                    if not attempt.is_kept:
+                        become()
+                    self._keep(become, handles)
         except OSError as error:
             kernel.remove_groups(groups)
             kernel.remove_all(attempt.folders[: len(attempt.folders) - len(folders)])
             self._say(b"refused", number, step, b"%d" % (error.errno or 0), os.fsencode(str(error)))
             return
-        if attempt.pid == 0:
-
-            def become() -> None:
-                self._become(attempt, handles, argv, environment, limits, path, start_in, contains == b"1")
-
-            if not attempt.is_kept:
-                become()
-            own = (self._channel.fileno(), self._epoll.fileno(), self._faults, self._reports, self._faults_write)
-            keeper.keep(become, self._reports_write, (*handles, *own))
+        finally:
+            for join in joins:
+                os.close(join)
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
@@ -275,20 +285,25 @@ class Launcher:
 
     # --- the new process --------------------------------------------------------------------------------------
 
+    def _keep(self, become: Callable[[], None], handles: Sequence[int]) -> None:
+        """In the child, where there are no groups: keeps what becomes the program. Never returns."""
+        own = (self._channel.fileno(), self._epoll.fileno(), self._faults, self._reports, self._faults_write)
+        keeper.keep(become, self._reports_write, (*handles, *own))
+
     def _become(
-        self, attempt: Attempt, handles: Sequence[int], argv: Fields, environment: Fields, limits: Fields, path: bytes,
-        start_in: bytes, contains: bool,
+        self, program: kernel.Program, handles: Sequence[int], joins: Sequence[int], bounds: kernel.Bounds,
+        mounts: kernel.Mounts | None, start_in: bytes, contains: bool,
     ) -> None:  # fmt: skip
         """In the child: becomes the program, or says why not and ends. Never returns."""
         step = b"contain"
         try:
             os.setsid()
-            for group in attempt.groups:
-                kernel.write(group + b"/cgroup.procs", b"0")
-            for which, soft, hard in zip(limits[::3], limits[1::3], limits[2::3], strict=True):
-                kernel.limit(int(which), int(soft), int(hard))
-            if self._room is not None and contains:
-                kernel.see_one_folder(self._room, stage_in(self._room), attempt.name)
+            for join in joins:
+                os.write(join, b"0")
+            for which, bound in bounds:
+                kernel.set_limit(which, bound)
+            if mounts is not None:
+                kernel.see_one_folder(mounts)
             if self._account is not None:
                 kernel.become(*self._account)
             kernel.die_with_parent()
@@ -299,12 +314,13 @@ class Launcher:
                 kernel.gain_nothing()
                 if self._rules >= 0:
                     kernel.landlock(self._rules)
-            for target, handle in enumerate(handles[:3]):
-                os.dup2(handle, target)
+            os.dup2(handles[0], 0)
+            os.dup2(handles[1], 1)
+            os.dup2(handles[2], 2)
             # What was sent meanwhile is delivered now, and does to it what it does to any program.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (*MASKED, *keeper.HEARD))
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, UNMASKED)
             step = b"execute"
-            kernel.execute(list(argv), environment_of(environment), path)
+            kernel.execute(*program)
         except BaseException as error:
             number = error.errno or 0 if isinstance(error, OSError) else 0
             said = os.fsencode(str(error))[:200].replace(b"\n", b" ")
@@ -323,7 +339,7 @@ class Launcher:
     def _look(self, attempt: Attempt) -> None:
         """Finishes the attempt if nothing of it is left; else sees to it, and looks again later."""
         if attempt.groups:
-            attempt.readings = [kernel.read(path) for path in attempt.reads]
+            attempt.readings = [kernel.read_small(path) for path in attempt.reads]
             if kernel.remove_groups(attempt.groups):
                 self._finish(attempt)
                 return
@@ -442,10 +458,6 @@ class Launcher:
                 self._is_open = False
                 return
             del self._unsent[0]
-
-
-def stage_in(room: bytes) -> bytes:
-    return os.path.join(room, b".stage")
 
 
 def environment_of(entries: Fields) -> dict[bytes, bytes]:

@@ -7,6 +7,7 @@ are handed on together, and whoever takes them may ask for a pause: then the pip
 
 import asyncio
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
@@ -17,6 +18,8 @@ from hourhand.ports.job_kind import LogSink
 LINE_BYTES_MAX: Final = 16 * 1024
 READ_BYTES: Final = 64 * 1024
 """Read per turn of the event loop, so that a command that floods its output delays nobody for long."""
+PIPE_BYTES_WIDE: Final = 256 * 1024
+"""Of a pipe that was full when it was read: who writes that much need not wait for every turn of the event loop."""
 DRAIN_BYTES_MAX: Final = 1024 * 1024
 _CONTINUATION_BITS: Final = 0b1000_0000
 
@@ -143,6 +146,7 @@ class LineReader:
         self._is_paused = False
         self._is_patient = True
         """Whether it may be asked to pause; no longer when nobody writes any more."""
+        self._is_wide = False
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read_once)
 
@@ -190,8 +194,15 @@ class LineReader:
         if not data:
             self._end()
             return False
+        if len(data) == READ_BYTES and not self._is_wide:
+            self._widen()
         self._emit(self._splitter.feed(data))
         return True
+
+    def _widen(self) -> None:
+        self._is_wide = True
+        with contextlib.suppress(OSError):  # no pipe, or more than its user may have
+            fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES_WIDE)
 
     def _end(self) -> None:
         if not self._is_paused:

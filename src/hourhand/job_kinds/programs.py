@@ -245,7 +245,7 @@ class _Attempt:
         inner = [] if task.keep_outputs is None else [self._folder / OUTPUT_FOLDER]
         what = Launch(
             self._program.argv,
-            self._environment(self._folder),
+            self._environment(str(self._folder)),
             host.path,
             self._folder,
             self._start_in,
@@ -337,8 +337,9 @@ class _Attempt:
         """Clears up if that needs no waiting; says whether it did not."""
         if self._end is None or not (self._end.folder_is_removed or self._removes_folder()):
             return False
-        if not all(reader.drained() for reader in self._readers):
-            return False
+        for reader in self._readers:
+            if not reader.drained():
+                return False
         self._close_pipes()
         self._say_usage()
         return True
@@ -402,16 +403,16 @@ class _Attempt:
             return not_prepared("", str(error))
         return not_started(self._program.argv[0], self._host.path, None, str(error))
 
-    def _environment(self, folder: Path) -> dict[str, str]:
+    def _environment(self, folder: str) -> dict[str, str]:
         task = self._task
         return {
             "PATH": self._host.path,
-            "HOME": str(folder),
-            "TMPDIR": str(folder),
+            "HOME": folder,
+            "TMPDIR": folder,
             "LANG": "C.UTF-8",
             **self._program.env,
-            PROGRESS_VARIABLE: str(folder / PROGRESS_FILE),
-            **({} if task.keep_outputs is None else {"HOURHAND_OUTPUT_DIR": str(folder / OUTPUT_FOLDER)}),
+            PROGRESS_VARIABLE: f"{folder}/{PROGRESS_FILE}",
+            **({} if task.keep_outputs is None else {"HOURHAND_OUTPUT_DIR": f"{folder}/{OUTPUT_FOLDER}"}),
             "HOURHAND_RUN_ID": str(task.run_id),
             "HOURHAND_JOB_ID": str(task.job_id),
             "HOURHAND_JOB_NAME": task.job_name,

@@ -95,9 +95,10 @@ class WorkFolders:
         assert self._room is not None, "work folders are used between open and close"
         folder = start = self._room / name
         self._make_private(folder)
-        for part in Path(inner).parts if inner else ():
-            start = start / part
-            self._make_private(start)
+        if inner:
+            for part in Path(inner).parts:
+                start = start / part
+                self._make_private(start)
         return folder, start
 
     def make_inner(self, folder: Path, name: str) -> None:
