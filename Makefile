@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check bench bench-long bench-short gate gate-short defects clocks oracle clean
+.PHONY: up test lint types format check bench bench-kinds bench-long bench-short gate gate-short defects clocks oracle clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -31,6 +31,10 @@ check: lint types test
 bench: $(STAMP)-dev
 	$(BIN)/python benchmarks/table.py
 	$(BIN)/python benchmarks/blocked_claims.py --pairs 3 --seconds 20
+
+# The same for the kinds: programs, HTTP calls, worker processes, logs, kept files. Some ten minutes.
+bench-kinds: $(STAMP)-dev
+	$(BIN)/python benchmarks/kinds_table.py
 
 # Those that take long: ten million stored jobs and runs, and half an hour without a pause.
 bench-long: $(STAMP)-dev

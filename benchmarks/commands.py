@@ -10,6 +10,7 @@ per program, of everybody who has a part in it, which says the same on a machine
 
 import argparse
 import asyncio
+import json
 import os
 import statistics
 import subprocess
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--slots", type=int, default=4, help="attempts at once")
+    parser.add_argument("--json", action="store_true", help="one object instead of lines for people")
     told = parser.parse_args()
     busy = os.getloadavg()[0]
     rates: dict[str, list[float]] = {"xargs": [], **{way: [] for way in WAYS}}
@@ -53,17 +55,24 @@ def main() -> None:
         for way in WAYS:
             note("xargs", lambda: xargs_runs(told.seconds))
             note(way, lambda way=way: uvloop.run(kind_runs(way, told.seconds, told.slots)))  # type: ignore[misc]
-    print(f"{os.cpu_count()} cores, load at the beginning {busy:.2f}, {told.slots} attempts at once, {PROGRAM}")
+    if not told.json:
+        print(f"{os.cpu_count()} cores, load at the beginning {busy:.2f}, {told.slots} attempts at once, {PROGRAM}")
+    found = {}
     for name, goal in (("xargs", 1.0), *GOALS.items()):
         rate, cost = statistics.median(rates[name]), statistics.median(costs[name])
         beside = rates["xargs"] if name == "xargs" else rates["xargs"][WAYS.index(name) :: len(WAYS)]  # type: ignore[arg-type]
         ratio = statistics.median(one / two for one, two in zip(rates[name], beside, strict=True))
         by_cost = statistics.median(costs["xargs"]) / cost
+        found[name] = {"per_second": round(rate), "ratio": round(ratio, 3), "ratio_by_cost": round(by_cost, 3)}
+        if told.json:
+            continue
         spread = f"({min(rates[name]):.0f} to {max(rates[name]):.0f})"
         print(
             f"{name:<6} {rate:7.0f}/s {spread:<16} {ratio:5.2f} x xargs (goal {goal}); "
             f"{cost:5.2f} ms of processor time each, {by_cost:5.2f} x"
         )
+    if told.json:
+        print(json.dumps(found))
 
 
 def cpu_seconds() -> float:

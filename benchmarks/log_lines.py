@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import time
 
 import httpx
@@ -75,12 +76,15 @@ async def executor_of(http: httpx.AsyncClient) -> psutil.Process:
     return psutil.Process(next(node["facts"]["pid"] for node in nodes if node["role"] == "executor"))
 
 
-async def measure_both(lines: int, writer: str) -> None:
+async def measure_both(lines: int, writer: str) -> dict[str, dict[str, float]]:
     enough = {"executor.log_lines_max": str(2 * lines), "executor.log_bytes_max": str(1024 * lines)}
+    both = {}
     for told, settings in (("all kept", enough), ("default allowance", {})):
         async with open_target(settings=settings) as target:
             found = await measure(target, lines, writer)
-        print(told, json.dumps({key: round(value, 1) for key, value in found.items()}), flush=True)
+        both[told] = {key: round(value, 1) for key, value in found.items()}
+        print(told, json.dumps(both[told]), file=sys.stderr, flush=True)
+    return both
 
 
 def main() -> None:
@@ -88,9 +92,10 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--writer", choices=["seq", "python"], default="seq")
     args = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f} before")
-    asyncio.run(measure_both(args.lines, args.writer))
-    print(f"load {os.getloadavg()[0]:.1f} after")
+    print(f"load {os.getloadavg()[0]:.1f} before", file=sys.stderr)
+    found = asyncio.run(measure_both(args.lines, args.writer))
+    print(f"load {os.getloadavg()[0]:.1f} after", file=sys.stderr)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -77,6 +77,11 @@ class LineSplitter:
         self._rest = data
         return lines
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._rest)
+
     def finish(self) -> list[str]:
         """The last line when it had no line end."""
         rest, self._rest = self._rest, b""
@@ -149,6 +154,10 @@ class LineReader:
         self._is_wide = False
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read_once)
+
+    @property
+    def has_rest(self) -> bool:
+        return self._splitter.has_rest
 
     def read_waiting(self) -> None:
         """Takes what is in the pipe right now, and the unfinished line too: the run that wrote it is over."""

@@ -6,6 +6,7 @@ to that call's run; what it prints between two calls belongs to nobody and is dr
 
 import asyncio
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -68,6 +69,9 @@ class Worker:
             LineReader(self._process.stdout.fileno(), "stdout", self._log),
             LineReader(self._process.stderr.fileno(), "stderr", self._log),
         ]
+        self._printed = select.poll()
+        for pipe in (self._process.stdout, self._process.stderr):
+            self._printed.register(pipe.fileno(), select.POLLIN)
         self._loop.add_reader(ours.fileno(), self._receive)
 
     @property
@@ -171,8 +175,10 @@ class Worker:
         call = self.call
         if call is None or self.is_ending:
             return  # a cancelled run ends with its worker, whatever it still says
-        for reader in self._readers:
-            reader.read_waiting()  # what the handler printed is in the pipes before its answer is in the socket
+        # What the handler printed is in the pipes before its answer is in the socket. Most print nothing: one question.
+        if self._printed.poll(0) or any(reader.has_rest for reader in self._readers):
+            for reader in self._readers:
+                reader.read_waiting()
         self.call = None
         if not call.outcome.done():
             call.outcome.set_result(outcome)

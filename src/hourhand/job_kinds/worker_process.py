@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TextIO
@@ -33,6 +32,7 @@ from hourhand.ports.job_kind import Task
 _RECEIVE_BYTES: Final = 65536
 _PR_SET_PDEATHSIG: Final = 1
 _PROGRESS_SECONDS: Final = 0.1
+_NO_SECRETS: Final = SecretValues({})
 _CANCELLED_EXIT_CODE: Final = 128 + signal.SIGTERM
 
 
@@ -130,9 +130,7 @@ class Worker:
             index=call.index,
             total=call.total,
             stopping=self._stopping.is_set,
-            secrets=SecretValues(
-                {name: value.decode("utf-8", "surrogateescape") for name, value in call.secrets.items()}
-            ),
+            secrets=_secrets_in(call) if call.secrets else _NO_SECRETS,
             progress=self._progress.tell,
         )
 
@@ -211,9 +209,15 @@ class _Progress:
                 self._send(frame)
 
 
+def _secrets_in(call: protocol.Call) -> SecretValues:
+    return SecretValues({name: value.decode("utf-8", "surrogateescape") for name, value in call.secrets.items()})
+
+
 def _flush(stream: TextIO | Any) -> None:
-    with suppress(OSError, ValueError, AttributeError, RuntimeError):  # closed or replaced by the handler, or in use
+    try:  # noqa: SIM105 - twice for every call, and costs nothing like this
         stream.flush()
+    except (OSError, ValueError, AttributeError, RuntimeError):  # closed or replaced by the handler, or in use
+        pass
 
 
 if __name__ == "__main__":
