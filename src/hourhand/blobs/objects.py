@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _PART_BYTES: Final = 8 * 1024 * 1024
 """Ten thousand parts are the most that S3 takes: 80 GiB."""
 _PARTS_UNDER_WAY_MAX: Final = 2
-_RANGE_BYTES: Final = 4 * 1024 * 1024
+_RANGE_BYTES: Final = 2 * 1024 * 1024
+"""Read at once; about four of them are in memory for each caller who reads slowly."""
 _DELETED_AT_ONCE: Final = 1000
 _CONNECT_SECONDS_MAX: Final = 5.0
 _RETRIES_MAX: Final = 4

@@ -70,18 +70,21 @@ class RunFileOperations:
         """Its bytes, piece by piece. A row without its blob, or with a shorter one, is told as what it is: storage that
         is not the same for all nodes, or has lost something."""
         source = self._blobs.get(kept.key, start, end)
-        left, held = end - start, b""
+        left, held, is_first = end - start, b"", True
         try:
             async with aclosing(source):  # type: ignore[type-var]
                 async for piece in source:
-                    if held:  # a piece late: what is cut short within its first one is told as a problem
-                        yield held
-                    held = piece
                     left -= len(piece)
+                    if is_first and left > 0:  # sent with the second one: what ends with the first is told as a problem
+                        held, is_first = piece, False
+                        continue
+                    if held:
+                        yield held
+                        held = b""
+                    yield piece
+                    is_first = False
         except BlobMissing:
             remedy = "see that blobs.url is the same place for every node"
             raise BlobsUnavailable(f"the content is not in the storage of blobs: {remedy}") from None
         if left > 0:
             raise BlobsUnavailable(f"the content in the storage of blobs was cut short: {left} bytes are missing")
-        if held:
-            yield held
