@@ -174,7 +174,7 @@ class HttpCaller:
                         )
             except TargetBlocked as error:
                 if hop:
-                    raise RedirectBlocked(f"redirected to {url.host}: {error}") from None
+                    raise RedirectBlocked(f"redirected to {url.host or 'no server'}: {error}") from None
                 raise
             if response.status == 303 or (response.status in (301, 302) and method == "POST"):
                 method, data = "GET" if method != "HEAD" else method, None

@@ -326,6 +326,7 @@ async def test_secrets_are_not_carried_to_another_server(call, server):
 async def test_a_redirect_to_a_blocked_target_is_not_followed(call, to):
     outcome = await call(f"/redirect?to={to}", follow_redirects=True)
     assert (outcome.reason, outcome.retryable) == (Reason.REDIRECT_BLOCKED, False)
+    assert "None" not in outcome.error, "an address without a server is told as that"
 
 
 @pytest.mark.parametrize(
