@@ -314,8 +314,10 @@ class Roles:
 async def _prepare(url: str, schema: str) -> str:
     """A migrated schema; gives a token. Not by `hourhand db migrate`, which other tests show: a process more takes more
     time than all migrations."""
+    from hourhand.config import load_config
     from hourhand.database.connections import Database, DatabaseSettings
     from hourhand.database.migrate import migrate
+    from hourhand.database_setup import make_partitions
     from hourhand.operations.access import Access
     from hourhand.ports.zone_stores import EDITION
     from hourhand.runtime.tz_data import edition
@@ -331,6 +333,7 @@ async def _prepare(url: str, schema: str) -> str:
             # than all else that a cluster does in a test.
             await db.execute(f"INSERT INTO {schema}.zone_rules VALUES ($1, $2, now())", EDITION, edition())
         store = store_on(database)
+        await make_partitions(load_config(environ={}), store)  # as that command does
         return await Access(store.tokens, store.names).create_token("test")
     finally:
         await database.close()
