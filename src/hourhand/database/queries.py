@@ -30,7 +30,7 @@ class Query:
         return [values[name] for name in self.parameters]
 
     def unguarded(self) -> "Query":
-        """The same without its look for rows that are there already, which makes each of them a sixth dearer. Then one
+        """The same without its look for rows that are there already, which makes each of them a tenth dearer. Then one
         such row fails the whole statement, and whoever sent it sends it again as it is written."""
         text = self.text.replace(_STEP_OVER, "")
         assert text != self.text, f"{self.name} does not step over rows that are there already"

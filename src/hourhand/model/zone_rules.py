@@ -48,8 +48,8 @@ def _changes(zone: ZoneInfo) -> Iterator[tuple[datetime, timedelta]]:
 
 
 def _steps_near_changes(zone: ZoneInfo) -> Iterator[datetime]:
-    """Those before which the clock may have been set. To ask by local times takes a thirtieth of the time; they are off
-    by less than a step, so the steps on both sides of a change are among them too."""
+    """Those before which the clock may have been set. To ask by local times takes a tenth of the time; they are off by
+    less than a step, so the steps on both sides of a change are among them too."""
     local = map(zone.utcoffset, _LOCAL_STEPS)
     changed = [place for place, (offset, following) in enumerate(pairwise(local), 1) if offset != following]
     near = {place + beside for place in changed for beside in (-1, 0, 1)}

@@ -16,8 +16,8 @@ from typing import Final
 
 FOLDER_VARIABLE: Final = "HOURHAND_BENCH_STAGES"
 SAMPLE_SECONDS: Final = 0.001
-WRITE_EVERY: Final = 1000
-"""Samples between two writes of the file: a second of processor time."""
+WRITE_EVERY: Final = 100
+"""Samples between two writes of the file: a tenth of a second of processor time."""
 OUTSIDE: Final = "driver, server and loop"
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + os.sep
 _NOT_A_STAGE: Final = ("cli" + os.sep, "wiring.py", os.path.join("runtime", "stages.py"))
