@@ -109,7 +109,8 @@ class Cage:
 
 
 def _groups_in(group: Path) -> list[Path]:
-    return [group, *(path for path in group.rglob("*") if path.is_dir())]
+    # Attempts end meanwhile, and their groups with them: a walk passes over what is gone.
+    return [group, *(Path(folder) for folder, _, _ in os.walk(group) if folder != str(group))]
 
 
 def _members(group: Path) -> list[int]:
