@@ -169,6 +169,26 @@ async def test_a_run_that_is_made_late_does_not_run_beside_one_that_was_asked_fo
     assert await claim(store, 1, at(15)) == []
 
 
+@pytest.mark.parametrize(("overlap", "shown"), [(None, 1), (Overlap.SKIP, 1), (Overlap.QUEUE_ALL, 99)])
+async def test_of_those_that_are_caught_up_one_after_the_other_only_the_first_in_line_is_looked_at(
+    store: Store, overlap: Overlap | None, shown: int
+) -> None:
+    """A hundred jobs that catch up a hundred runs each would else be ten thousand rows to judge for each step."""
+    node_id, epoch = await own_all_shards(store)
+    job = new_job(every(10), next_due=at(10), policy=Policy(overlap=overlap))
+    await insert(store, job)
+    dues = [at(10 * number) for number in range(1, 101)]
+    move = Move(job.job_id, at(10), 1, dues, [], at(1010))
+    await store.timetable.advance_cursors(node_id, epoch, [move], at(1005))
+    [first] = await claim(store, 1, at(1006))
+    assert first.scheduled_for == at(10)
+    assert await claim(store, 1, at(1006)) == []
+    waiting = [row for row in await rows(store, "live_runs") if row["state"] == RunState.WAITING]
+    assert len(waiting) == 99
+    turns = await store.turns.waiting_turns(node_id, 1000)
+    assert (len(turns), turns[0].scheduled_for, turns[0].caught_up) == (shown, at(20), True)
+
+
 async def test_a_retry_is_not_put_aside_because_of_one_that_was_let_run_beside_it(store: Store) -> None:
     job = beat(at(0))
     await insert(store, job)

@@ -55,21 +55,25 @@ class Judge:
         return LOOK_SECONDS if look.gates or look.expired else None
 
     async def _judge_turns(self) -> float:
-        pause, last = LOOK_SECONDS, None
+        pause, last, show_more = LOOK_SECONDS, None, False
         while True:
             # All of them: those that wait long must not keep the others from being looked at.
             turns = await self._turns.waiting_turns(self._node_id(), BATCH_MAX, last)
             now = self._clock.now()
             due = [turn for turn in turns if turn.ready_at <= now]
             if due:
-                await self._judge(due, now)
+                show_more |= await self._judge(due, now)
                 pause, last = SOON_SECONDS, due[-1]
             if len(due) < BATCH_MAX:
-                break
+                if not show_more:
+                    break
+                last, show_more = None, False
         waits = [self._clock.seconds_until(turn.ready_at) for turn in turns if turn.ready_at > now]
         return max(min([pause, *waits]), 0.001)
 
-    async def _judge(self, due: Sequence[Turn], now: datetime) -> None:
+    async def _judge(self, due: Sequence[Turn], now: datetime) -> bool:
+        """Says whether there may be more to judge at once: one that was caught up and is skipped is the first of a line
+        of which only the first is shown, and what was in its way is in the way of the next, too."""
         unfinished: dict[UUID, list[Unfinished]] = defaultdict(list)
         for row in await self._turns.unfinished_of(due):
             unfinished[row.job_id].append(row)
@@ -102,6 +106,8 @@ class Judge:
                 else:
                     skips.append((sibling.run_id, Reason.SUPERSEDED))
         await self._write(go, skips, asked, now)
+        skipped = {run_id for run_id, _ in skips}
+        return any(turn.caught_up and turn.run_id in skipped for turn in due)
 
     async def _write(
         self, go: Sequence[UUID], skips: Sequence[tuple[UUID, Reason]], asked: Sequence[UUID], now: datetime

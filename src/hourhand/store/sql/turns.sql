@@ -21,12 +21,16 @@ SELECT s.owned, s.epoch,
 -- name: waiting_turns
 -- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy. Of
 -- those that were asked for in the order of a queue without end only the first is of interest: nothing becomes of the
--- others as long as it waits, and there may be thousands.
+-- others as long as it waits, and there may be thousands. Likewise of those that were caught up together, which is when
+-- runs for several due times are ready at the very same instant, where they run one after the other.
 WITH waiting AS MATERIALIZED (
     SELECT x.run_id, x.job_id, x.namespace_id, x.scheduled_for, x.ready_at, x.cause, x.attempt,
-           x.cause = 2 AND row_number() OVER (PARTITION BY x.job_id ORDER BY x.run_id) > 1 AS later
+           x.cause = 2 AND row_number() OVER line > 1 AS later,
+           x.cause = 1 AND x.attempt = 0 AND x.ready_at > x.scheduled_for
+           AND coalesce(lag(x.ready_at) OVER line = x.ready_at, false) AS caught_up_later
       FROM hourhand.live_runs x
      WHERE x.waits_on = 0 AND x.state = 1
+    WINDOW line AS (PARTITION BY x.job_id ORDER BY x.run_id)
 )
 SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
        hourhand.overlap_policy(w.namespace_id, w.job_id, w.run_id) AS overlap, w.cause = 2 AS asked_for,
@@ -38,6 +42,7 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
  WHERE s.owner_id = @node_id
    AND NOT (w.later AND EXISTS (SELECT FROM hourhand.run_requests q
                                  WHERE q.run_id = w.run_id AND q.overlap = 'queue_all'))
+   AND NOT (w.caught_up_later AND coalesce(j.policy ->> 'overlap', 'skip') = 'skip')
    AND (@after_ready::timestamptz IS NULL OR (w.ready_at, w.run_id) > (@after_ready, @after_id::uuid))
  ORDER BY w.ready_at, w.run_id
  LIMIT @limit;
