@@ -1,18 +1,21 @@
 """Containment by an executor that is not root, for real: a process of another user, with and without control groups
 that were handed to it."""
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.acceptance.other_users import program_for_user
 
-from hourhand.job_kinds import launcher_process
 from hourhand.job_kinds.cgroups import _own_groups, find_trees
 from hourhand.job_kinds.launcher_kernel import inner_groups
 from hourhand.model.usage import Level
@@ -61,15 +64,21 @@ asyncio.run(main())
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 
 
+@cache
+def python_of_nobody() -> str:
+    """An interpreter with our packages that the user nobody reaches; ours may lie under a closed /root."""
+    folder = Path(tempfile.mkdtemp(prefix="hh-nobody-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    program = program_for_user(folder, "nobody")
+    if program is None:
+        pytest.skip("there is no interpreter that the user nobody reaches")
+    return program[0]
+
+
 def run_as_nobody(*runs: Any, groups: Sequence[Path] = (), neighbour: bool = False) -> list[Any]:
     """What became of programs that an executor of the user nobody ran, and what it could contain them by."""
-    command = [sys.executable, "-c", EXECUTOR]
-    reaches = subprocess.run(
-        [sys.executable, "-c", "import hourhand"], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", check=False,
-        capture_output=True,
-    )  # fmt: skip
-    if reaches.returncode != 0 or not os.access(launcher_process.__file__, os.R_OK):
-        pytest.skip("the user nobody cannot reach this checkout")
+    command = [python_of_nobody(), "-c", EXECUTOR]
     asked = {"runs": [each if isinstance(each, dict) else {"script": each} for each in runs], "neighbour": neighbour}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=NOBODY, group=NOBODY, extra_groups=[],
