@@ -75,6 +75,23 @@ def test_a_run_that_is_not_due_yet_may_be_open() -> None:
     assert_accepted(story, 7)
 
 
+def waits_behind(ended: float, due: float = 250.0) -> Story:
+    """A run due at 220 s that ends then; and one that still waits for its turn when all is read, at 300 s."""
+    story = Story()
+    job = story.job(schedule="every", every_seconds=30.0, anchor=220.0, overlap="queue_all", end_at=260.0)
+    story.life(job, 220.0, seconds=ended - 220.0)
+    story.born(job, due, state="waiting")
+    return story
+
+
+def test_a_run_may_wait_for_its_turn_a_moment_longer_than_the_one_before_it_runs() -> None:
+    assert_accepted(waits_behind(299.0), 7)
+
+
+def test_a_run_that_waits_although_the_one_before_it_has_ended_is_caught() -> None:
+    assert_caught(waits_behind(290.0), 7)
+
+
 def test_a_run_that_vanished_is_caught() -> None:
     story, job = one_off()
     run = story.born(job, 30.0)

@@ -69,10 +69,19 @@ def _may_be_open(log: Joined, row: RunRow, alive: Sequence[RunRow]) -> bool:
     if row.state != "waiting":
         return False
     gates = set(spec.gates) if spec is not None else set()
-    return any(
-        other.job_id == row.job_id or gates & set(getattr(log.spec(other.job_id, other.version), "gates", ()))
-        for other in alive
-    )
+
+    def in_its_way(other: RunRow) -> bool:
+        before = other.job_id == row.job_id and (other.live or other.scheduled_for < row.scheduled_for)
+        return before or bool(gates & set(getattr(log.spec(other.job_id, other.version), "gates", ())))
+
+    # Its turn has come when the one before it has ended: a moment later it may not have been told yet.
+    just_ended = (other for other in log.history.runs if _ended_at(log, other) > read_at - OPEN_SECONDS)
+    return any(in_its_way(other) for other in alive) or any(in_its_way(other) for other in just_ended)
+
+
+def _ended_at(log: Joined, row: RunRow) -> float:
+    events = log.events.get(row.run_id)
+    return events[-1].at if events and events[-1].new in FINAL else 0.0
 
 
 def _is_alive(log: Joined, row: RunRow) -> bool:
