@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
-from hourhand.model.errors import HourhandError
 from hourhand.ports.log_stores import LogTip, LogTips
 
 POLL_SECONDS: Final = 1.0
@@ -67,7 +66,7 @@ class LogWatch:
     async def _look_once(self) -> None:
         asked = {run_id: set(waiting) for run_id, waiting in self._waiting.items()}
         tips: dict[UUID, LogTip] | None = None
-        with suppress(HourhandError):
+        with suppress(Exception):  # whatever it is: those who follow must not wait for ever, and meet it themselves
             tips = await self._store.log_tips(list(asked))
         for run_id, waiting in asked.items():
             tip = None if tips is None else tips.get(run_id)

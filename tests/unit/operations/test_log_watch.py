@@ -18,12 +18,12 @@ class Tips:
     def __init__(self) -> None:
         self.tips: dict[UUID, LogTip] = {}
         self.questions: list[set[UUID]] = []
-        self.is_away = False
+        self.fault: Exception | None = None
 
     async def log_tips(self, run_ids: Sequence[UUID]) -> dict[UUID, LogTip]:
         self.questions.append(set(run_ids))
-        if self.is_away:
-            raise DatabaseUnavailable("away")
+        if self.fault is not None:
+            raise self.fault
         return {run_id: self.tips.get(run_id, FIRST) for run_id in run_ids}
 
 
@@ -96,10 +96,13 @@ async def test_one_who_follows_after_a_look_has_begun_is_not_told_by_what_it_fou
     await asyncio.gather(first, return_exceptions=True)
 
 
+@pytest.mark.parametrize("fault", [DatabaseUnavailable("away"), ValueError("nobody thought of it")])
 @pytest.mark.parametrize("followers", [1, 5])
-async def test_who_follows_is_sent_to_see_for_itself_when_nothing_can_be_asked(followers: int) -> None:
+async def test_who_follows_is_sent_to_see_for_itself_when_nothing_can_be_asked(
+    followers: int, fault: Exception
+) -> None:
     tips = Tips()
-    tips.is_away = True
+    tips.fault = fault
     watch = LogWatch(tips, Bell(), poll_seconds=60, look_seconds_min=0)
     run_id = uuid4()
     assert await asyncio.gather(*(watch.changed(run_id, FIRST) for _ in range(followers))) == [None] * followers
