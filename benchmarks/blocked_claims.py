@@ -1,7 +1,8 @@
 """What 100,000 blocked runs cost everybody else: alternating runs on two clusters, one of which has them.
 
 A limit of one is held by a run that sleeps; everything else with its key waits. Machines are shared and noisy, so only
-the ratio within a pair means anything; the median of the pairs is the figure.
+the ratio within a pair means anything; the median of the pairs is the figure. The processor time per job of everybody but
+the client is told too: it says the same on a busy machine.
 
     python benchmarks/blocked_claims.py --pairs 3 --seconds 20
 """
@@ -11,7 +12,9 @@ import asyncio
 import json
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import httpx
 
@@ -43,22 +46,31 @@ async def live(http: httpx.AsyncClient, state: str, count: int) -> None:
             await asyncio.sleep(0.1)
 
 
+def cost(facts: Mapping[str, Any]) -> float:
+    """Microseconds of processor time per job."""
+    cores = sum(share for role, share in facts["cpu"].items() if role != "client")
+    return cores / float(facts["jobs_per_second"]) * 1e6
+
+
 async def measure(pairs: int, seconds: float, runs: int) -> float:
     ratios = []
     async with open_target() as free, open_target() as beside:
         print(f"{runs} runs blocked in {await block(beside, runs):.1f} s", flush=True)
         shared = [replace(target, own=False) for target in (free, beside)]
         for pair in range(pairs):
-            rates = []
+            rates, costs = [], []
             for target in shared if pair % 2 == 0 else shared[::-1]:
                 measured = await measure_lifecycle(target, Lifecycle(seconds), Progress.silent())
                 result = measured.facts
                 assert result["lost"] == result["doubled"] == 0, result
                 rates.append(result["jobs_per_second"])
+                costs.append(cost(result))
             free_rate, beside_rate = rates if pair % 2 == 0 else rates[::-1]
+            free_cost, beside_cost = costs if pair % 2 == 0 else costs[::-1]
             ratios.append(beside_rate / free_rate)
             rates_told = f"without {free_rate:8.0f}/s   beside {beside_rate:8.0f}/s"
-            print(f"pair {pair + 1}: {rates_told}   {ratios[-1]:.2f}", flush=True)
+            costs_told = f"{free_cost:.1f} and {beside_cost:.1f} µs per job"
+            print(f"pair {pair + 1}: {rates_told}   {ratios[-1]:.2f}   {costs_told}", flush=True)
     return statistics.median(ratios)
 
 
