@@ -1,8 +1,8 @@
 """What 100,000 blocked runs cost everybody else: alternating runs on two clusters, one of which has them.
 
 A limit of one is held by a run that sleeps; everything else with its key waits. Machines are shared and noisy, so only
-the ratio within a pair means anything; the median of the pairs is the figure. The processor time per job of everybody but
-the client is told too: it says the same on a busy machine.
+the ratio within a pair means anything; the median of the pairs is the figure. The processor time per job of everybody
+but the client is told too: it says the same on a busy machine.
 
     python benchmarks/blocked_claims.py --pairs 3 --seconds 20
 """
