@@ -7,7 +7,7 @@ tests/integration/test_bad_uploads.py.
 from typing import Any, NamedTuple
 
 import pytest
-from harness import Up, sql
+from harness import Up, sql, wait_for
 
 from hourhand.cli.db import _url_of_running
 
@@ -119,10 +119,19 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("bad", ROWS, ids=lambda bad: f"{bad.row} {bad.faults}"[:80])
-def test_a_job_that_is_wrong_gets_its_exact_answer(running: Up, bad: Bad) -> None:
-    name = f"bad {ROWS.index(bad)}"
+@pytest.fixture(scope="module")
+def informed(running: Up) -> Up:
+    """Once the API has heard what the executor's handlers take: before that it judges no arguments."""
+    wrong = {"name": "does the API know?"} | python("daily-data-cleanup", nothing_of_the_kind=1)
     with running.http() as http:
+        wait_for(lambda: http.post("/api/v1/jobs", json=wrong).status_code == 422, "arguments are judged")
+    return running
+
+
+@pytest.mark.parametrize("bad", ROWS, ids=lambda bad: f"{bad.row} {bad.faults}"[:80])
+def test_a_job_that_is_wrong_gets_its_exact_answer(informed: Up, bad: Bad) -> None:
+    name = f"bad {ROWS.index(bad)}"
+    with informed.http() as http:
         answer = http.post("/api/v1/jobs", json={"name": name} | bad.job)
         problem = answer.json()
         told = {fault["pointer"]: fault["code"] for fault in problem["errors"]}
