@@ -88,7 +88,7 @@ class PresentNodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
-    horizon_seconds: float = 2.0
+    horizon_seconds: float = 1.7
     """A job due within this time gets its run in the submitting transaction. The same as the planner's horizon."""
 
 
