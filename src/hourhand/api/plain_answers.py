@@ -12,7 +12,6 @@ from uuid import UUID
 from hourhand.api.answers import encode
 from hourhand.api.views import job_view
 from hourhand.model.job import Job, JobDefinition
-from hourhand.model.local_time import format_instant
 from hourhand.model.schedule import At, Timing
 from hourhand.model.states import JobState
 from hourhand.operations.plain_jobs import PlainJob
@@ -51,6 +50,12 @@ def _cut() -> Sequence[bytes]:
 
 
 _PIECES: Final = _cut()
+_ID_AT: Final = len(_PIECES[0]) + 1
+
+
+def id_in(answer: bytes) -> bytes:
+    """The job's id in a plain answer, which begins with it."""
+    return answer[_ID_AT : _ID_AT + 36]
 
 
 def plain_answer(job: PlainJob, namespace: str) -> bytes:
@@ -59,8 +64,8 @@ def plain_answer(job: PlainJob, namespace: str) -> bytes:
     new = job.new
     definition = new.definition
     created, by = encode(new.created_at), encode(new.created_by)
-    schedule = _AT_ONCE if job.at_once else f'[{{"at":"{format_instant(job.due)}"}}]'.encode()
     due = created if job.at_once else encode(job.due)
+    schedule = _AT_ONCE if job.at_once else b'[{"at":%b}]' % due
     return b"".join((
         p[0], encode(new.job_id), p[1], encode(namespace), p[2], encode(definition.name), p[3], encode(definition.kind),
         p[4], job.payload, p[5], schedule, p[6], encode(definition.queue), p[7], b"%d" % definition.priority, p[8], by,

@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
-from uuid import UUID
 
 from hourhand.api.accepting import negotiate
 from hourhand.api.answers import JSON, Facts, Header, full_headers
@@ -22,7 +21,7 @@ from hourhand.api.bodies import BodyRoom, Patience, content_type_of
 from hourhand.api.decoding import read_plainly
 from hourhand.api.gate import request_id_of
 from hourhand.api.hosts import HostCheck
-from hourhand.api.plain_answers import plain_answer
+from hourhand.api.plain_answers import id_in, plain_answer
 from hourhand.api.problems import problem_answer
 from hourhand.api.refusals import RequestTimeout
 from hourhand.api.settings import ApiSettings
@@ -31,7 +30,7 @@ from hourhand.operations.jobs import JobOperations
 from hourhand.operations.requests import Caller
 
 PATH: Final = "/api/v1/jobs"
-_LOCATION: Final = f"{PATH}/"
+_LOCATION: Final = f"{PATH}/".encode()
 _PASSED_OVER: Final = frozenset({b"traceparent", b"tracestate", b"baggage", b"date"})
 """Headers that differ from request to request and mean nothing here."""
 _UNUSUAL: Final = frozenset({b"idempotency-key", b"cookie", b"expect", b"transfer-encoding"})
@@ -104,9 +103,7 @@ class ShortRoad:
             await self._long_road(scope, _with_first(message, receive), send)
             return
         content = plain_answer(job, caller.namespace)
-        await send(
-            {"type": "http.response.start", "status": 202, "headers": _headers(job.new.job_id, content, given_id)}
-        )
+        await send({"type": "http.response.start", "status": 202, "headers": _headers(content, given_id)})
         await send({"type": "http.response.body", "body": content, "more_body": False})
 
     def _caller(self, headers: Sequence[Header]) -> tuple[Caller | None, int, bytes | None]:
@@ -164,11 +161,11 @@ class ShortRoad:
         await problem_answer(error, request_id, scope["method"], scope["path"])(scope, receive, send)
 
 
-def _headers(job_id: UUID, content: bytes, given_id: bytes | None) -> list[Header]:
+def _headers(content: bytes, given_id: bytes | None) -> list[Header]:
     return [
         _BEFORE,
         (b"content-length", b"%d" % len(content)),
-        (b"location", f"{_LOCATION}{job_id}".encode()),
+        (b"location", _LOCATION + id_in(content)),
         *_BETWEEN,
         (b"x-request-id", request_id_of(given_id).encode()),
         _LAST,
