@@ -130,16 +130,24 @@ class Site:
         self.long = gate
 
     async def submit(
-        self, body: bytes | None, *, app: Any = None, headers: Sequence[Any] = (), token: str = TOKEN, **more: Any
+        self,
+        body: bytes | None,
+        *,
+        app: Any = None,
+        headers: Sequence[Any] = (),
+        token: str = TOKEN,
+        pieces: Sequence[bytes] | None = None,
+        **more: Any,
     ) -> Any:
         """Status, headers and content of the answer. No body: it is announced and never comes."""
         announced = len(body) if body is not None else 10
         sent: list[dict[str, Any]] = []
+        left = [body] if pieces is None else list(pieces)
 
         async def receive() -> dict[str, Any]:
             if body is None:
                 await asyncio.Event().wait()
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
@@ -265,3 +273,20 @@ async def test_what_the_database_says_against_it_is_told_as_on_the_long_road() -
     assert short.long_taken == 0
     assert taken == wanted
     assert taken[0] == 503
+
+
+async def test_a_body_that_comes_in_pieces_is_read_whole_on_the_long_road() -> None:
+    site = await Site().warm()
+    answer = await site.submit(b'{"name":"abc"}', pieces=[b'{"name"', b':"abc"}'])
+    assert (answer[0], site.long_taken) == (202, 1)
+    assert [new.definition.name for new in site.store.stored] == ["abc"]
+
+
+async def test_a_body_with_all_announced_bytes_is_whole_though_the_server_has_not_said_so() -> None:
+    site = await Site().warm()
+    answer = await site.submit(b'{"name":"abc"}', pieces=[b'{"name":"abc"}', b""])
+    assert (answer[0], site.long_taken) == (202, 0)
+    unusual = await site.submit(
+        b'{"name":"abc","labels":{"a":"b"}}', pieces=[b'{"name":"abc","labels":{"a":"b"}}', b""]
+    )
+    assert (unusual[0], site.long_taken) == (202, 1)
