@@ -44,7 +44,7 @@ def read_body(raw: bytes, shape: type[_Shape]) -> tuple[_Shape, list[Fault]]:
 def read_plainly(raw: bytes) -> dict[str, Any] | None:
     """The body as it stands, if it is an object with nothing to object to; None leaves it to `read_body`.
 
-    Text that is the same when it is written again holds no key twice: that takes two thirds of the time of a second look.
+    Text that is the same when it is written again holds no key twice; a second look takes half as long again.
     """
     if len(raw) > SECOND_LOOK_BYTES_MAX:
         return None
