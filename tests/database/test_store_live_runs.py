@@ -112,6 +112,15 @@ async def test_a_look_at_what_is_known_begins_where_the_last_one_saw_something(s
     assert await store.live_runs.peek_known([Head(1, head.priority, at(5)), Head(1, 9, at(0)), Head(7, 5, at(0))]) == []
 
 
+async def test_a_crowd_is_so_many_queued_runs_of_a_lane_and_priority_within_a_moment(store: Store) -> None:
+    await insert(store, *(due_job(at(second)) for second in (0, 2, 2, 2.04, 2.1)), due_job(at(2), priority=9))
+    head = Head(1, 5, at(2))
+    assert await store.live_runs.is_crowd(head, at(2.05), 3)
+    assert not await store.live_runs.is_crowd(head, at(2.05), 4)
+    await claim(store, 1, at(2), limit=10)
+    assert not await store.live_runs.is_crowd(head, at(2.05), 2), "what is claimed is nobody's concern"
+
+
 async def test_a_claim_takes_nothing_older_than_the_head_it_was_shown(store: Store) -> None:
     await insert(store, *(due_job(at(second)) for second in (0, 2, 4)))
     await store.names.lanes()

@@ -48,7 +48,7 @@ class Gate:
             return
         headers: dict[bytes, bytes] = {}
         refused = self._read_headers(scope["headers"], headers)
-        request_id = _request_id(headers.get(b"x-request-id"))
+        request_id = request_id_of(headers.get(b"x-request-id"))
         head = scope["method"] == "HEAD"
         if head:
             scope["method"] = "GET"
@@ -81,7 +81,7 @@ class Gate:
         refuse_token_in_url(query, scope["path"])
 
 
-def _request_id(given: bytes | None) -> str:
+def request_id_of(given: bytes | None) -> str:
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode()
     return f"{_chance(64):016x}"

@@ -69,6 +69,18 @@ class LiveRuns:
         )
         return _heads(rows, hear_time)
 
+    async def is_crowd(self, head: Head, until: datetime, count: int) -> bool:
+        row = await self._database.fetch_one(
+            self._queries["is_crowd"],
+            lane_id=head.lane_id,
+            priority=head.priority,
+            since=head.ready_at,
+            until=until,
+            count=count,
+        )
+        assert row is not None, "the question is always answered"
+        return bool(row["is_crowd"])
+
     async def claim_runs(
         self,
         executor_id: int,
