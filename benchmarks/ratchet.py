@@ -118,7 +118,12 @@ def merged(record: Record, build: str, found: Mapping[str, Sequence[float]], *, 
     if fallen and not lower:
         told = ", ".join(f"{mode} {before[mode]:.3f} → {ratios[mode]:.3f}" for mode in fallen)
         raise SystemExit(f"that would lower the record ({told}); --lower does it all the same")
-    entry = {**ratios, "pairs": len(found[MODES[0]]), "seconds": SECONDS, "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"}
+    entry = {
+        **ratios,
+        "pairs": len(found[MODES[0]]),
+        "seconds": SECONDS,
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    }
     return {**record, build: entry}
 
 
