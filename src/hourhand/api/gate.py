@@ -28,6 +28,9 @@ _SINGLE: Final = frozenset(
         b"origin",
         b"if-match",
         b"idempotency-key",
+        b"webhook-id",
+        b"webhook-timestamp",
+        b"webhook-signature",
     }
 )
 """Headers that may come once only: two of them mean that somebody on the way reads another one than we do."""
