@@ -483,4 +483,8 @@ def _requeue_values(requeues: Sequence[Requeue]) -> dict[str, Any]:
 
 
 def _files_of(ends: Sequence[Finish] | Sequence[Requeue]) -> _Files:
-    return [(end.run_id, file) for end in ends if end.files for file in end.files]
+    """Of the newest attempt of each run: an older one may have its late word in the same batch, and ends nothing."""
+    if not any(end.files for end in ends):
+        return []
+    newest = dict(sorted((end.run_id, end.fence) for end in ends))
+    return [(end.run_id, file) for end in ends if end.fence == newest[end.run_id] for file in end.files]

@@ -407,9 +407,10 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error, usage)
     SELECT r.run_id, r.attempt, x.state, r.executor_id, r.fence, coalesce(x.started_at, r.started_at), x.ended_at,
            x.reason, x.error, x.usage
-      FROM unnest(@run_ids::uuid[], @states::smallint[], @started::timestamptz[], @ended::timestamptz[], @reasons::text[],
-                  @errors::text[], @usages::jsonb[]) AS x(run_id, state, started_at, ended_at, reason, error, usage)
-      JOIN returned r USING (run_id)
+      FROM unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @started::timestamptz[], @ended::timestamptz[],
+                  @reasons::text[], @errors::text[], @usages::jsonb[])
+           AS x(run_id, fence, state, started_at, ended_at, reason, error, usage)
+      JOIN returned r USING (run_id, fence)     -- an older attempt of the run may have its late word in the same batch
     ON CONFLICT DO NOTHING
 )
 SELECT run_id, (SELECT count(*) FROM let_go) AS let_go,
