@@ -38,7 +38,8 @@ class KindSettings:
     handler_modules: tuple[str, ...] = ()
     """Modules to import for their `@job` functions; one that cannot be imported keeps the executor from starting."""
     worker_processes_max: int = 8
-    """Synchronous Python handlers that can run at once; each takes the memory of a Python process."""
+    """Processes for synchronous Python handlers, each with the memory of a Python process. An executor may have as many
+    as `executor.slots_process` in any case, so that no run it has claimed waits for one: to have fewer, lower that."""
     worker_processes_warm: int = 1
     """Worker processes kept when idle; without one the next synchronous run waits for an interpreter to start."""
     worker_idle_seconds: float = 60.0
