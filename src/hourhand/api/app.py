@@ -48,6 +48,7 @@ from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
 from hourhand.api.short_road import ShortRoad
 from hourhand.api.streaming import StreamAnswer, Streams
+from hourhand.model.errors import BodyTooLarge
 from hourhand.operations.access import Access
 from hourhand.operations.artifacts import ArtifactOperations
 from hourhand.operations.backfills import BackfillOperations
@@ -132,7 +133,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *PauseRoutes(operations.pauses).endpoints(),
         *BackfillRoutes(operations.backfills).endpoints(),
         *ForecastRoutes(operations.forecast).endpoints(),
-        *ArtifactRoutes(operations.artifacts, settings).endpoints(),
+        *ArtifactRoutes(operations.artifacts, settings, streams).endpoints(),
         *SecretRoutes(operations.secrets).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
@@ -192,22 +193,25 @@ class Service:
         _refuse_key_without_meaning(endpoint, facts)
         query = parse_query(scope["query_string"], endpoint.known_parameters)
         caller = await self._caller(credentials, query.text("namespace"))
-        with Place(self.room) as place:
-            body, content_type = await self._body(endpoint, facts, receive, place)
-            call = Call(
-                query=query,
-                path=parameters,
-                headers=facts.headers,
-                body=body,
-                media_type=media_type,
-                content_type=content_type,
-                base_url=self._base_url(scope, facts),
-                client_address=scope["client"][0] if scope.get("client") else "",
-                authenticated=caller,
-                caller_in=lambda namespace: self._authenticated(credentials, namespace),
-                stream=self._stream(endpoint, facts, receive) if endpoint.streamed else None,
-            )
-            return await endpoint.handler(call)
+        try:
+            with Place(self.room) as place:
+                body, content_type = await self._body(endpoint, facts, receive, place)
+                call = Call(
+                    query=query,
+                    path=parameters,
+                    headers=facts.headers,
+                    body=body,
+                    media_type=media_type,
+                    content_type=content_type,
+                    base_url=self._base_url(scope, facts),
+                    client_address=scope["client"][0] if scope.get("client") else "",
+                    authenticated=caller,
+                    caller_in=lambda namespace: self._authenticated(credentials, namespace),
+                    stream=self._stream(endpoint, facts, receive) if endpoint.streamed else None,
+                )
+                return await endpoint.handler(call)
+        except BodyTooLarge as error:
+            raise BodyTooLarge(error.limit_bytes, endpoint.body_limited_by) from None
 
     async def _caller(self, credentials: Credentials | None, namespace: str | None) -> Caller | None:
         return None if credentials is None else await self._authenticator.authenticate(credentials, namespace)

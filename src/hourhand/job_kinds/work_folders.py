@@ -44,7 +44,7 @@ def account_for(run_as: str | None) -> Account | None:
     try:
         entry = pwd.getpwnam(run_as)
     except KeyError:
-        raise BadConfiguration([f"run_as: there is no user {run_as!r} on this machine"]) from None
+        raise BadConfiguration([f"kinds.run_as: there is no user {run_as!r} on this machine"]) from None
     return Account(run_as, entry.pw_uid, entry.pw_gid)
 
 
@@ -65,7 +65,8 @@ class WorkFolders:
                 self._base.chmod(0o711)
             self._room = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._base))
         except OSError as error:
-            raise BadConfiguration([f"work_root: no folder can be made in {self._base}: {error.strerror}"]) from None
+            fault = f"kinds.work_root: no folder can be made in {self._base}: {error.strerror}"
+            raise BadConfiguration([fault]) from None
         self._room.chmod(0o711)  # others may pass through to their own folder, but not see whose else there is
         self._lock = _locked(self._room)
         (self._room / _MARK).touch()
