@@ -6,7 +6,8 @@ For each storage of blobs (a local folder; an S3-compatible server, which is ver
 - through a whole Hourhand: the same as uploaded code, sent to the API and fetched from it; and as a file that a command
   leaves in its output folder, kept by the executor and fetched from the API.
 
-Every digest is compared. Memory is what the API and the executor have more, at the most, than before each step.
+Every digest is compared. Memory is what the API, the executor, the scheduler and the client (this process) have more,
+at the most, than before each step. Ends with 1 when any of them had more than `--memory-max-mb`, whatever the size.
 
     python benchmarks/kept_files.py --mb 1000 --storages folder s3
 """
@@ -36,6 +37,7 @@ MB = 1_000_000
 PIECE = os.urandom(1 << 18)
 """Repeated: nothing on the way makes it smaller."""
 SAMPLE_SECONDS = 0.02
+WATCHED = ("api", "executor", "scheduler", "client")
 BUCKET = "kept"
 LEAVE = 'cp "$1" "$HOURHAND_OUTPUT_DIR/left.bin" && date +%s.%N'
 
@@ -98,10 +100,12 @@ async def through_the_api(target: Target, folder: Path, mb: int) -> dict[str, fl
 
 @contextlib.asynccontextmanager
 async def watching(target: Target, found: dict[str, float]) -> AsyncIterator[Any]:
-    """Steps whose time is noted, and the memory that each takes of the API and the executor."""
+    """Steps whose time is noted, and the memory that each takes of everybody who could hold the bytes."""
     async with target.client() as http:
         nodes = (await http.get("/api/v1/cluster")).json()["nodes"]
-    processes = {node["role"]: psutil.Process(node["facts"]["pid"]) for node in nodes if node["role"] != "scheduler"}
+    processes = {node["role"]: psutil.Process(node["facts"]["pid"]) for node in nodes}
+    processes["client"] = psutil.Process()
+    assert set(processes) == set(WATCHED), processes
 
     async def sample(before: Mapping[str, int], most: dict[str, int]) -> None:
         while True:
@@ -121,7 +125,7 @@ async def watching(target: Target, found: dict[str, float]) -> AsyncIterator[Any
             sampling.cancel()
         if timed:
             found[f"{name}_seconds"] = time.monotonic() - begun
-        for role in ("api", "executor"):
+        for role in WATCHED:
             key = f"{role}_memory_more_mb"
             found[key] = max(found.get(key, 0.0), most.get(role, 0) / MB)
 
@@ -147,15 +151,16 @@ def storage(name: str, folder: Path) -> Iterator[BlobSettings]:
         )
 
 
-def as_settings(settings: BlobSettings, mb: int) -> dict[str, str]:
+def as_settings(settings: BlobSettings, folder: Path, mb: int) -> dict[str, str]:
     fields = ("url", "endpoint", "region", "access_key_id", "secret_access_key")
     told = {f"blobs.{field}": value for field in fields if (value := getattr(settings, field)) is not None}
-    return told | {"api.artifact_bytes_max": str(2 * mb * MB)}
+    # The command reads what lies in our folder, which is in /tmp, where programs have places of their own.
+    return told | {"api.artifact_bytes_max": str(2 * mb * MB), "kinds.shared": str(folder)}
 
 
 async def measure(settings: BlobSettings, folder: Path, mb: int) -> dict[str, float]:
     found = await storage_alone(settings, folder, mb)
-    async with open_target(settings=as_settings(settings, mb)) as target:
+    async with open_target(settings=as_settings(settings, folder, mb)) as target:
         steps = await through_the_api(target, folder, mb)
     for step in ("upload", "download", "keep", "fetch"):
         found[f"{step}_mb_per_second"] = mb / steps[f"{step}_seconds"]
@@ -176,9 +181,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mb", type=int, default=1000)
     parser.add_argument("--storages", nargs="+", choices=["folder", "s3"], default=["folder", "s3"])
+    parser.add_argument("--memory-max-mb", type=float, default=100)
     given = parser.parse_args()
     found = {name: measured(name, given.mb) for name in given.storages}
     print(json.dumps({"mb": given.mb, **found}))
+    most = max(figures[f"{role}_memory_more_mb"] for figures in found.values() for role in WATCHED)
+    if most > given.memory_max_mb:
+        sys.exit(f"{most} MB more in one process: the files are not streamed")
 
 
 if __name__ == "__main__":

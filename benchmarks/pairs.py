@@ -1,18 +1,28 @@
-"""What the comparisons share: running both sides in turn, and telling each pair and the median of their ratios.
+"""What the comparisons share: running all sides in turn, telling each round, and the ratios of a round.
 
-Machines are shared and noisy, so only the ratio within a pair means anything; who goes first changes from pair to pair.
+Machines are shared and noisy, so only the ratio within a round means anything; who goes first changes from round to
+round.
 """
 
 import json
+import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
+OURS = "hourhand"
+Rates = dict[str, float]
+"""A round: the rate of each side."""
+
+noted_settings: dict[str, str] = {}
+"""Those of the server that was measured last."""
+noted_others: list[float] = []
+"""Cores that others took, or the host, in each measurement so far. Whoever wants those of some clears it before."""
 
 
 def run(command: list[str]) -> dict[str, Any]:
@@ -20,44 +30,79 @@ def run(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
 
 
 def bench(*words: str, whole: bool = True) -> dict[str, Any]:
     """`hourhand bench …` on a temporary cluster. The disk must be real; and, if not said otherwise, nothing may be
     lost or doubled: a rate of what did not happen is none."""
     found = run([sys.executable, "-m", "hourhand.cli", "bench", *words, "--json"])
-    settings = found.get("settings", {})
+    refuse_unsound(f"bench {' '.join(words)}", found, whole=whole)
+    return found
+
+
+def refuse_unsound(what: str, found: Mapping[str, Any], *, whole: bool = True) -> None:
+    """Ends with a message when the figures do not count."""
+    settings = found.get("settings") or {}
     wrong = {key: settings.get(key) for key in DURABLE if settings.get(key) != "on"}
     if whole:
         wrong |= {key: found[key] for key in ("lost", "doubled") if found.get(key)}
     if wrong:
-        raise SystemExit(f"bench {' '.join(words)}: {wrong}")
-    return found
+        raise SystemExit(f"{what}: {wrong}")
+    noted_settings.update(settings)
+    others = others_of(found)
+    if others is not None:
+        noted_others.append(others)
+
+
+def others_of(found: Mapping[str, Any]) -> float | None:
+    """Cores that were busy for others than what was measured, or taken away by the host. None if that is not known."""
+    machine, cpu = found.get("machine"), found.get("cpu")
+    if not machine or not cpu:
+        return None
+    return float(max(machine["busy"] - sum(cpu.values()), 0.0) + machine["stolen"])
 
 
 def floor(mode: str, seconds: float) -> dict[str, Any]:
     return run([sys.executable, str(HERE / "floor.py"), "--seconds", str(seconds), "--mode", mode, "--json"])
 
 
-def ratios(name: str, pairs: int, ours: Callable[[], float], theirs: Callable[[], float], other: str) -> list[float]:
-    """Both sides so many times, in turn; each a rate per second."""
-    found = []
-    for pair in range(pairs):
-        if pair % 2 == 0:
-            base = theirs()
-            rate = ours()
-        else:
-            rate = ours()
-            base = theirs()
-        found.append(rate / base)
-        print(
-            f"{name:10} pair {pair + 1}: {other} {base:9,.0f}/s   hourhand {rate:9,.0f}/s   ratio {found[-1]:.2f}",
-            file=sys.stderr,
-            flush=True,
-        )
+def rounds(name: str, count: int, sides: Mapping[str, Callable[[], float]]) -> list[Rates]:
+    """All sides so many times, in turn; each gives a rate per second."""
+    found: list[Rates] = []
+    for number in range(count):
+        order = list(sides) if number % 2 == 0 else list(reversed(sides))
+        rates = {side: sides[side]() for side in order}
+        found.append(rates)
+        told = "   ".join(f"{side} {rates[side]:9,.0f}/s" for side in sides)
+        shares = ", ".join(f"{rates[OURS] / rates[side]:.2f}" for side in sides if side != OURS and OURS in sides)
+        print(f"{name:10} pair {number + 1}: {told}   ratio {shares}", file=sys.stderr, flush=True)
     return found
 
 
-def median(values: list[float]) -> float:
+def ratios(name: str, pairs: int, ours: Callable[[], float], theirs: Callable[[], float], other: str) -> list[float]:
+    """Both sides so many times, in turn; each a rate per second."""
+    return shares_of(rounds(name, pairs, {other: theirs, OURS: ours}), other)
+
+
+def shares_of(found: Sequence[Rates], other: str) -> list[float]:
+    """Our rate as a share of the other's, round by round."""
+    return [rates[OURS] / rates[other] for rates in found]
+
+
+def told_share(found: Sequence[Rates], other: str) -> str:
+    """The median, the extremes, and what it is a share of."""
+    shares = shares_of(found, other)
+    ours, theirs = (median([rates[side] for rates in found]) for side in (OURS, other))
+    return f"{median(shares):.2f} × ({min(shares):.2f} to {max(shares):.2f}; {ours:,.0f} of {theirs:,.0f}/s)"
+
+
+def median(values: Sequence[float]) -> float:
     return statistics.median(values)
+
+
+def interpreter() -> str:
+    """The very build of Python. The version alone does not tell: one that was compiled without a profile takes a
+    quarter longer for the same code, and not every build says how it was made."""
+    return f"{platform.python_implementation()} {sys.version.partition('[')[0].strip()}"

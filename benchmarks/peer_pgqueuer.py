@@ -118,12 +118,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=500)
+    parser.add_argument("--install", action="store_true", help="make its environment, and tell its version only")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     enter_environment()
     from importlib.metadata import version
 
-    found = {"peer": f"PgQueuer {version('pgqueuer')}", **measure(args.jobs, args.workers, args.batch)}
+    peer = f"PgQueuer {version('pgqueuer')}"
+    if args.install:
+        print(json.dumps({"peer": peer}) if args.json else peer)
+        return
+    found = {"peer": peer, **measure(args.jobs, args.workers, args.batch)}
     print(json.dumps(found) if args.json else f"{found['peer']}: {found['jobs_per_second']:,.0f} jobs/s end to end")
 
 

@@ -3,47 +3,63 @@
 `single` and `read` against the bare ASGI application (`bare_asgi.py`), `batch` against the floor's submission alone
 (`floor_submit.py`), which has no HTTP, no checks and no answers.
 
-    python benchmarks/submit_ratio.py --pairs 3 --seconds 10
+    python benchmarks/submit_ratio.py --pairs 3 --seconds 15
 """
 
 import argparse
 import sys
+from typing import Any
 
-from pairs import HERE, bench, median, ratios, run
+from pairs import HERE, OURS, Rates, bench, median, refuse_unsound, rounds, run, shares_of
 
-MODES = ("single", "batch", "read")
+BARE, FLOOR = "bare", "floor"
 
 
-def measure(mode: str, pairs: int, seconds: float) -> list[float]:
-    theirs = {
-        "single": ["bare_rates.py", "submit"],
-        "batch": ["floor_submit.py"],
-        "read": ["bare_rates.py", "read"],
-    }[mode]
-    command = [sys.executable, str(HERE / theirs[0]), *theirs[1:], "--seconds", str(seconds), "--json"]
-    return ratios(
-        mode,
+def measure_requests(pairs: int, seconds: float) -> tuple[list[Rates], list[Rates]]:
+    """Rounds of single submissions, and of gets by id: one server of each side does both, one after the other."""
+    gets: list[Rates] = []
+
+    def side(of: str) -> float:
+        found = _rates(of, seconds)
+        if len(gets) == 0 or of in gets[-1]:
+            gets.append({})
+        gets[-1][of] = float(found["gets_per_second"])
+        return float(found["submit_per_second"])
+
+    return rounds("single", pairs, {BARE: lambda: side(BARE), OURS: lambda: side(OURS)}), gets
+
+
+def measure_batches(pairs: int, seconds: float) -> list[Rates]:
+    command = [sys.executable, str(HERE / "floor_submit.py"), "--seconds", str(seconds), "--json"]
+    return rounds(
+        "batch",
         pairs,
-        lambda: _ours(mode, seconds),
-        lambda: float(run(command)["per_second"]),
-        "floor" if mode == "batch" else "bare",
+        {
+            FLOOR: lambda: float(run(command)["per_second"]),
+            OURS: lambda: float(bench("submit", "--mode", "batch", "--seconds", str(seconds))["submit_per_second"]),
+        },
     )
 
 
-def _ours(mode: str, seconds: float) -> float:
-    if mode == "read":
-        return float(bench("read", "--seconds", str(seconds), "--readers", "0")["gets_per_second"])
-    return float(bench("submit", "--mode", mode, "--seconds", str(seconds))["submit_per_second"])
+def _rates(of: str, seconds: float) -> dict[str, Any]:
+    found = run([sys.executable, str(HERE / "request_rates.py"), of, "--seconds", str(seconds), "--json"])
+    if of == OURS:
+        refuse_unsound("request_rates.py", found)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
+    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--modes", nargs="+", default=["single", "batch"], choices=["single", "batch"])
     args = parser.parse_args()
-    for mode in args.modes:
-        print(f"{mode:9} median ratio {median(measure(mode, args.pairs, args.seconds)):.2f}", flush=True)
+    if "single" in args.modes:
+        singles, gets = measure_requests(args.pairs, args.seconds)
+        print(f"single    median ratio {median(shares_of(singles, BARE)):.2f}", flush=True)
+        print(f"read      median ratio {median(shares_of(gets, BARE)):.2f}", flush=True)
+    if "batch" in args.modes:
+        print(f"batch     median ratio {median(shares_of(measure_batches(args.pairs, args.seconds), FLOOR)):.2f}")
 
 
 if __name__ == "__main__":

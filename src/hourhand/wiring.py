@@ -331,8 +331,10 @@ class ExecutorNode(Node):
             self.blobs,
             config.api.public_url or f"http://{config.api.host}:{config.api.port}",
         )
-        asked = (self.store.secrets, keyring_of(config), lambda: self.membership.node_id)
+        keyring = keyring_of(config)
+        asked = (self.store.secrets, keyring, lambda: self.membership.node_id)
         self.executor.attempts.secrets = AttemptSecrets(*asked)
+        self.executor.callbacks.keys = keyring
         self.executor.make_loops(self.loop)
         self.executor.fan_out.wake_all = lambda: self.bus.publish(Topic.READY)
         self.executor.recorder.on_parts = lambda: self.bus.publish(Topic.PARTS)

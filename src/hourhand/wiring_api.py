@@ -101,7 +101,11 @@ def api_operations(
         placing=PlacingOperations(Placing(ground.database), store.jobs, store.runs, store.parts),
         watch=RunWatch(ProgressBoard(ground.database)),
         callbacks=CallbackOperations(
-            Callbacks(ground.database), ProgressBoard(ground.database), ground.bus, ground.clock.now
+            Callbacks(ground.database),
+            ProgressBoard(ground.database),
+            ground.bus,
+            ground.clock.now,
+            keyring_of(ground.config),
         ),
         artifacts=ArtifactOperations(
             store.artifacts,

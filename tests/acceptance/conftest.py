@@ -1,13 +1,13 @@
 """One running Hourhand for all tests that only talk to it, and an own cage for each that starts processes."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import Cage, Up
+
+from seen_folders import seen_folder
 
 _numbers = itertools.count(1)
 
@@ -43,11 +43,9 @@ def cage(tmp_path: Path) -> Iterator[Cage]:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A folder that everybody may pass, unlike pytest's own."""
-    folder = Path(tempfile.mkdtemp(prefix="hh-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    """A folder that everybody may pass, unlike pytest's own, and that programs see."""
+    with seen_folder() as folder:
+        yield folder
 
 
 @pytest.fixture

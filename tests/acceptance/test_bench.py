@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from harness import HOURHAND, Up, clean_environment
 
+from hourhand.bench.report import KEYS
+
 Done = subprocess.CompletedProcess[str]
 Results = Callable[[str], dict[str, Any]]
 
 pytestmark = pytest.mark.measuring
 AT_ONCE = 4
 PUNCTUAL = {"lateness_ms", "lost", "doubled", "early", "cpu", "memory_mb", "tables", "settings"}
-ALWAYS = {"bench", "mode", "jobs", "seconds", "settings"}
+ALWAYS = {*KEYS}
 
 ON_RUNNING = {
     "lifecycle": "lifecycle --seconds 1 --batch 100",
@@ -47,6 +49,7 @@ ON_THEIR_OWN = {
     "process": "flight --kind process --jobs 5 --hold 5",
     "growth": "growth --stored 3000 --base 300 --seconds 1",
     "idle": "idle --seconds 1 --windows 1 --rest 0",
+    "overload": "overload --seconds 2 --connections 24 --batch 200 --set api.bodies_bytes_max=400000",
 }
 
 
@@ -75,7 +78,8 @@ def measured(running: Up, request: pytest.FixtureRequest) -> Iterator[Results]:
             done = started[name].result()
             assert done.returncode == 0, done.stderr[-3000:]
             found: dict[str, Any] = json.loads(done.stdout)  # one object and nothing else
-            assert found.keys() >= ALWAYS
+            assert found.keys() >= ALWAYS  # those of lifecycle, whatever is measured
+            assert all(found[key] is not None for key in ("bench", "mode", "jobs", "seconds", "settings"))
             assert found["settings"]["fsync"] == found["settings"]["synchronous_commit"] == "on"
             return found
 
@@ -87,7 +91,7 @@ def test_a_running_cluster_is_measured(measured: Results, name: str) -> None:
     found = measured(name)
 
     assert found["bench"] == ON_RUNNING[name].split()[0]
-    assert found.keys() >= PUNCTUAL
+    assert not [key for key in PUNCTUAL if found[key] is None]
     assert found["jobs"] == JOBS.get(name, found["jobs"])
     assert found["jobs"] > 0
     assert (found["lost"], found["doubled"], found["early"]) == (0, 0, 0)
@@ -118,6 +122,8 @@ def test_a_temporary_cluster_tells_all_and_takes_settings(measured: Results, nam
     assert found["settings"]["executor.claim_max"] == "77"
     assert {"postgres executor", "postgres api", "supervisor"} <= found["cpu"].keys()
     assert found["tables"]["runs"]["size_mb"] > 0
+    assert found["writes"]["wal_bytes_per_job"] > 100
+    assert found["settings"]["shared_buffers"] == "256MB"
     assert (found["lost"], found["doubled"], found["early"]) == (0, 0, 0)
 
 
@@ -135,6 +141,16 @@ def test_growth_is_measured_with_little_and_with_much(measured: Results, name: s
     assert found["compared"]["base"]["cost_us"] > 0
     assert found["cost_ratio"] > 0
     assert found["tables"]["runs"]["live"] >= 3000
+
+
+@pytest.mark.parametrize("name", ["overload"])
+def test_what_is_too_much_is_refused_and_the_rest_is_served(measured: Results, name: str) -> None:
+    found = measured(name)
+    assert found["accepted"] > 0
+    assert found["refused"] > 0
+    assert (found["refused_unsaid"], found["broken"], found["not_alive"]) == (0, 0, 0), found["last_fault"]
+    assert (found["lost"], found["doubled"], found["early"]) == (0, 0, 0)
+    assert found["api_more_mb"] <= found["api_mb"] * 1.25 + 20
 
 
 @pytest.mark.parametrize("name", ["idle"])

@@ -4,13 +4,14 @@ import base64
 import json
 import os
 import pickle
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from harness import Up
+
+from seen_folders import seen_folder
 
 ODD: Final = [
     "$(id)", "`id`", "; id", "| id", "&& id", "> /tmp/x", "'", '"', "\\", "a\nb", "-n", "--help", "*", "~", "${PATH}",
@@ -69,12 +70,8 @@ class _Evil:
 @pytest.fixture
 def trap() -> Iterator[Path]:
     """A file that appears when somebody does what a text says. Any user could make it."""
-    folder = Path(tempfile.mkdtemp(prefix="hh-trap-"))
-    folder.chmod(0o777)
-    yield folder / "sprung"
-    for each in folder.iterdir():
-        each.unlink()
-    folder.rmdir()
+    with seen_folder("hh-trap-", 0o777) as folder:
+        yield folder / "sprung"
 
 
 def corpus(trap: Path) -> dict[str, bytes]:

@@ -1,9 +1,13 @@
 """HTTP jobs, progress and arguments through a whole Hourhand, against real servers."""
 
+import base64
+import hmac
 import json
+import re
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -82,6 +86,71 @@ def test_a_callback_is_heard_from_nobody_else(running: Up, worker: tuple[str, li
         assert call_back(taken[0], status="failed", error="no paper", retry=False).status_code == 200
         run = client.wait_for_job(job.job_id, timeout=30)
         assert (run.status, run.reason, run.error) == ("failed", "callback_failed", "no paper")
+
+
+def sign_as_the_docs_say() -> Callable[[str, str, bytes], dict[str, str]]:
+    """The function that the page of HTTP jobs gives to those who are called."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "kinds" / "http.md").read_text()
+    [source] = re.findall(r"```python\n(def signed\(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"base64": base64, "hmac": hmac, "time": time}
+    exec(source, names)
+    signed: Callable[[str, str, bytes], dict[str, str]] = names["signed"]
+    return signed
+
+
+def test_a_call_is_ended_by_a_callback_that_is_signed_as_the_docs_say(
+    running: Up, worker: tuple[str, list[dict[str, str]]]
+) -> None:
+    """Row 117, over the wire."""
+    url, taken = worker
+    signed = sign_as_the_docs_say()
+    with running.client() as client:
+        job = client.create_job(
+            name="later", kind="http", payload={"url": url, "method": "POST", "complete_by": "callback"}
+        )
+        wait_for(lambda: taken, "the work is given to the server")
+        address, secret = taken[0]["Hourhand-Callback-Url"], taken[0]["Hourhand-Callback-Secret"]
+        body = b'{"status": "succeeded", "result": {"rows": 42}}'
+
+        def send(headers: dict[str, str], content: bytes = body) -> tuple[int, Any]:
+            headers = {"Content-Type": "application/json", **headers}
+            answer = httpx.post(address, content=content, headers=headers, trust_env=False)
+            said = answer.json()
+            return answer.status_code, said.get("changed", said.get("type", "").rpartition(":")[2])
+
+        right = signed(secret, "msg-1", body)
+        stale = signed(secret, "msg-1", body) | {"webhook-timestamp": str(int(time.time()) - 301)}
+        assert send(right, body.replace(b"42", b"43")) == (401, "bad-signature")
+        assert send(right | {"webhook-signature": "v1,AAAA"}) == (401, "bad-signature")
+        assert send({name: value for name, value in right.items() if name != "webhook-id"}) == (401, "bad-signature")
+        assert send(signed("whsec_" + "A" * 44, "msg-1", body)) == (401, "bad-signature")
+        assert send(stale) == (401, "stale-signature")
+        run = client.wait_for_start(job.job_id)
+        assert client.get_run(run.run_id).status in ("claimed", "running")
+        assert send(right) == (200, True)
+        assert send(right) == (200, False)
+        ended = client.wait_for_run(run.run_id, timeout=30)
+        assert (ended.status, ended.result, ended.attempt) == ("succeeded", {"rows": 42}, 1)
+        assert send(right) == (200, False)
+
+
+def test_a_call_is_signed_by_a_secret_that_its_server_knows(
+    running: Up, worker: tuple[str, list[dict[str, str]]]
+) -> None:
+    url, taken = worker
+    key = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+    body = {"day": "2026-11-17"}
+    with running.client() as client:
+        client.put_secret("hook", key)
+        payload = {"url": url, "method": "POST", "body": body, "sign_with": {"secret": "hook"}}
+        job = client.create_job(name="signed", kind="http", payload=payload)
+        run = client.wait_for_job(job.job_id, timeout=30)
+        assert run.status == "succeeded"
+        assert key not in str(client.get_job(job.job_id))
+    [call] = [{name.lower(): value for name, value in each.items()} for each in taken]
+    message = f"{run.run_id}.{call['webhook-timestamp']}.".encode() + b'{"day":"2026-11-17"}'
+    expected = base64.b64encode(hmac.digest(bytes(range(32)), message, "sha256")).decode()
+    assert (call["webhook-id"], call["webhook-signature"]) == (str(run.run_id), f"v1,{expected}")
 
 
 @pytest.mark.parametrize(

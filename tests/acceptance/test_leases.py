@@ -12,7 +12,7 @@ import pytest
 from harness import Process, Roles, Up, read_witness, run_async, sql, wait_for
 
 from hourhand.client import Client
-from hourhand.client.views import AttemptView
+from hourhand.client.attempt_views import AttemptView
 from hourhand.database.embedded import EmbeddedServer
 from hourhand.model.states import RunState
 

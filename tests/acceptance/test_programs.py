@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Up
+from harness import Up, wait_for
 
 from hourhand.client import ApiProblem, Client, RunView
 from hourhand.job_kinds.cgroups import find_trees
 from hourhand.model.usage import Level
+from seen_folders import seen_folder
 
 needs_groups = pytest.mark.skipif(find_trees().level is Level.RLIMITS, reason="needs control groups")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -21,18 +22,18 @@ SETTINGS = {"HOURHAND_KINDS_GRACE_SECONDS": "1", "HOURHAND_KINDS_RUN_AS": "none"
 
 
 @pytest.fixture(scope="module")
-def configured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def configured() -> Iterator[Path]:
     """A configuration that lies elsewhere, for everybody to read."""
-    file = tmp_path_factory.mktemp("etc") / "hourhand.toml"
-    file.write_text("[kinds]\npids_max = 500  # hush\n")
-    file.chmod(0o644)
-    return file
+    with seen_folder("hh-etc-") as folder:
+        (folder / "hourhand.toml").write_text("[kinds]\npids_max = 500  # hush\n")
+        (folder / "hourhand.toml").chmod(0o644)
+        yield folder / "hourhand.toml"
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, configured: Path) -> Iterator[Up]:
+def up(configured: Path) -> Iterator[Up]:
     environment = SETTINGS | {"HOURHAND_CONFIG": str(configured)}
-    with Up(tmp_path_factory.mktemp("programs-up"), environment=environment) as up:
+    with seen_folder("hh-up-") as folder, Up(folder, environment=environment) as up:
         yield up
 
 
@@ -79,6 +80,40 @@ def test_a_command_finds_nothing_of_the_cluster_that_runs_it_even_as_root(up: Up
     user, processes = said
     assert user == "0"
     assert int(processes) <= 5, "the heading, the shell, and what it has started"
+
+
+@needs_root
+def test_what_a_command_leaves_in_tmp_is_seen_by_no_other_and_gone_afterwards(up: Up) -> None:
+    """Security test S11, even as root: at the same time, and one after the other."""
+    mark = f"hourhand-test-{os.getpid()}"
+    names = [f"{place}/{mark}" for place in ("/tmp", "/var/tmp", "/dev/shm")]
+    leave = f"for name in {' '.join(names)}; do echo hush > $name && cat $name; done"
+    with up.client() as client:
+        holder = client.create_job(
+            name="holder", kind="command", payload={"argv": ["sh", "-c", f"{leave}; sleep 4917"]}, max_retries=0
+        )
+        held = client.wait_for_start(holder.job_id)
+        wait_for(lambda: len(list(client.log_lines(held.run_id))) == len(names), "the holder has written its files")
+        assert run(client, ["sh", "-c", leave]).status == "succeeded"
+        looked = run(client, ["sh", "-c", f"ls {' '.join(names)} 2>/dev/null; echo looked"])
+        said = [line.text for line in client.log_lines(looked.run_id) if line.stream == "stdout"]
+        client.cancel_run(held.run_id)
+        client.wait_for_job(holder.job_id, 60)
+    assert said == ["looked"]
+    assert [name for name in names if os.path.exists(name)] == []
+
+
+def test_a_disk_hog_fails_with_a_reason_and_tells_what_it_took(up: Up) -> None:
+    hog = ["sh", "-c", "head -c 60000000 /dev/zero > $TMPDIR/x; exec sleep 4919"]
+    with up.client() as client:
+        ended = run(client, hog, resources={"disk": "20MB"}, max_retries=0)
+        detail = client.get_run(ended.run_id)
+        assert client.get_job(detail.job_id).resources == {"disk": "20MB"}
+    assert (detail.status, detail.reason) == ("failed", "disk_limit")
+    assert "20 MB of resources.disk" in (detail.error or "")
+    assert detail.usage is not None
+    assert detail.usage.disk_level == "watched"
+    assert (detail.usage.disk_bytes_peak or 0) > 20_000_000
 
 
 def test_a_shell_is_forbidden_unless_it_is_granted(up: Up) -> None:

@@ -1,6 +1,5 @@
 """The guide to running anything: its files are written, its commands are run, and they print what it says."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 from harness import BIN, Up, clean_environment
+
+from seen_folders import seen_folder
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "run-anything.md"
@@ -82,23 +83,19 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Iterator[Up]:
     folder = Path(tmp_path_factory.mktemp("guide"))
-    plugins = Path(f"/tmp/hh-guide-{os.getpid()}")  # where the user of jobs can reach it
-    plugins.mkdir(mode=0o755)
-    shutil.copy(PLUGIN, plugins / PLUGIN.name)
-    (plugins / PLUGIN.name).chmod(0o755)
-    for name, text in files().items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text.replace("/opt/plugins", str(plugins)))
-    settings = {
-        "PYTHONPATH": str(folder),
-        "HOURHAND_CONFIG": str(folder / "hourhand.toml"),
-        "HOURHAND_KINDS_CONTAINER_ENGINE": ",".join(engine.words) or "/nowhere/podman",
-    }
-    try:
+    with seen_folder("hh-guide-") as plugins:
+        shutil.copy(PLUGIN, plugins / PLUGIN.name)
+        (plugins / PLUGIN.name).chmod(0o755)
+        for name, text in files().items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text.replace("/opt/plugins", str(plugins)))
+        settings = {
+            "PYTHONPATH": str(folder),
+            "HOURHAND_CONFIG": str(folder / "hourhand.toml"),
+            "HOURHAND_KINDS_CONTAINER_ENGINE": ",".join(engine.words) or "/nowhere/podman",
+        }
         with Up(folder, arguments=["--import", "tasks"], environment=settings) as up:
             yield up
-    finally:
-        shutil.rmtree(plugins)
 
 
 def run(up: Up, commands: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import httpx
 import psutil
 import pytest
-from harness import HOURHAND, Process, Up, sql
+from harness import HOURHAND, Process, Roles, Up, clean_environment, sql, wait_for
 
 from hourhand.cli.db import _url_of_running
 from hourhand.client import ApiProblem, Client
@@ -72,6 +74,7 @@ def leak_sync(ctx: Context, mode: str = "") -> dict:
 SHELL: Final = """
 printf '%s\\n' "$V"; printf '%s\\n' "$V" >&2; printf '%s' "$V" | base64
 printf '%s' "$V" | od -An -tx1 | tr -d ' \\n'; echo
+printf '50 half of %s\\n' "$V" > "$HOURHAND_PROGRESS_FILE"
 cat "$HOURHAND_SECRET_FILE_CANARY"; echo; stat -c %a "$HOURHAND_SECRET_FILE_CANARY"
 tr '\\0' '\\n' < /proc/$$/cmdline; env; set -x; : "$V"; exit $CODE
 """
@@ -84,7 +87,11 @@ class _Echo(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("content-length", 0)))
         sent = self.headers["Authorization"]
         self.seen.append(sent)
-        body = json.dumps({"you sent": sent, "in base64": base64.b64encode(sent.encode()).decode()}).encode()
+        told = {"you sent": sent, "in base64": base64.b64encode(sent.encode()).decode(), "in hex": sent.encode().hex()}
+        body = json.dumps(told).encode()
+        if self.path == "/later":
+            said = {"status": "failed", "error": f"no right with {sent}", "result": told, "retry": False}
+            threading.Thread(target=_call_back, args=(dict(self.headers.items()), said)).start()
         self.send_response(500 if self.path == "/fails" else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -92,6 +99,11 @@ class _Echo(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None: ...
+
+
+def _call_back(headers: dict[str, str], said: dict[str, Any]) -> None:
+    token = {"Authorization": f"Bearer {headers['Hourhand-Callback-Token']}"}
+    httpx.post(headers["Hourhand-Callback-Url"], json=said, headers=token, trust_env=False)
 
 
 @pytest.fixture
@@ -128,6 +140,7 @@ def test_no_secret_in_any_output(up: Up, echo: str) -> None:
         _job("script", language="bash", source='echo "$V"; exit 1', env={"V": {"secret": "CANARY"}}),
         _job("http", url=f"{echo}/works", **call),
         _job("http", url=f"{echo}/fails", **call),
+        _job("http", url=f"{echo}/later", **call, complete_by="callback"),
         *(
             _job("python", handler=f"leak.{which}", secrets=["CANARY"], mode=mode)
             for which in ("async", "sync")
@@ -148,12 +161,13 @@ def test_no_secret_in_any_output(up: Up, echo: str) -> None:
     logs = "\n".join(line.text for run in runs for line in client.run_logs(run.run_id, limit=1000).lines)
 
     # First that the jobs had the values, and would have shown them.
-    assert "".join(run.status[0] for run in runs) == "sffsfsfsfs"
+    assert "".join(run.status[0] for run in runs) == "sffsffsfsfs"
     assert _Echo.seen[:1] == [f"Bearer {TOKEN}"]
     assert logs.count("[secret CANARY]") > 30
     assert "\n600\n" in logs
     assert "[secret CANARY]" in str([run.error for run in runs])
     assert "Bearer [secret TOKEN]" in str([run.result for run in runs])
+    assert runs[5].error == "no right with Bearer [secret TOKEN]"
     assert told_in("\n".join(shown)) == []
     assert told_in(logs) == []
     shown_config = Process(up.cage, [*HOURHAND, "config", "show"], up.folder, up.environment)
@@ -263,3 +277,40 @@ def _told_in_database(url: str) -> list[tuple[str, str]]:
         text = "\n".join(str(dict(row)) for row in rows)
         found += [(table["name"], name) for name in told_in(text)]
     return found
+
+
+def test_what_an_api_cannot_take_is_told_with_the_setting_and_what_to_do(
+    tmp_path: Path, database_url: str, schema: str
+) -> None:
+    """Without a key file, and with an upload that is too large: at the command line, over the wire."""
+    large = tmp_path / "large.bin"
+    large.write_bytes(bytes(20_000_000))
+    with Roles(tmp_path / "roles", database_url, schema, {"HOURHAND_API_ARTIFACT_BYTES_MAX": "1000000"}) as roles:
+        roles.start("api", "api")
+        wait_for(lambda: _answers(roles.urls[0]), "the API answers", 60)
+        environment = clean_environment(HOURHAND_SERVER=roles.urls[0], HOURHAND_TOKEN=roles.token)
+
+        def ask(*words: str, given: str = "") -> tuple[int, str]:
+            how: dict[str, Any] = {"env": environment, "capture_output": True, "text": True, "timeout": 60}
+            done = subprocess.run([*HOURHAND, *words], input=given, check=False, **how)
+            return done.returncode, done.stderr
+
+        key = roles.folder / ".hourhand" / "secret.key"
+        code, told = ask("secret", "set", "DB", given="hunter2")
+        assert code == 69
+        assert f"hourhand secret make-key {key}" in told
+        assert "secrets.key_file" in told
+        assert "hunter2" not in told
+        assert ask("secret", "make-key", str(key))[0] == 0
+        assert ask("secret", "set", "DB", given="hunter2")[0] == 0, "and no restart was needed"
+
+        code, told = ask("artifact", "upload", str(large))
+        assert (code, "api.artifact_bytes_max" in told) == (1, True), told
+    sql(database_url, f"DROP SCHEMA {schema} CASCADE")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/livez", trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False

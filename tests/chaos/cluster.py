@@ -313,6 +313,7 @@ class Cluster:
             "HOURHAND_DATABASE_URL": url,
             "HOURHAND_KINDS_HANDLER_MODULES": "witness",
             "HOURHAND_KINDS_RUN_AS": "none",  # the interpreter may lie where nobody else can reach it
+            "HOURHAND_KINDS_SHARED": str(self._private),  # the witness is there, and its socket
             "HOURHAND_EXECUTOR_STOP_SECONDS": "5",
             **self._settings,
             **self._node_environment.get(name, {}),

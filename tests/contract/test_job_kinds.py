@@ -19,6 +19,7 @@ from container_engine import IMAGE, real_engine
 from hourhand.job_kinds.registry import KindSettings, kinds_for_checking, kinds_for_running
 from hourhand.ports.job_kind import SlotClass
 from hourhand.testing.kinds import CHECKS, Check, KindCase
+from seen_folders import seen_folder
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plugins"
 SETTINGS = KindSettings(
@@ -156,9 +157,8 @@ def a_case(request: pytest.FixtureRequest, server: str, reachable: Path, monkeyp
 @pytest.fixture
 def reachable() -> Iterator[Path]:
     """A folder that the user of jobs may enter."""
-    with tempfile.TemporaryDirectory(prefix="hourhand-test-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with seen_folder("hourhand-test-") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -53,6 +53,15 @@ async def test_a_look_at_what_is_known_touches_one_entry_each(ground: Ground, se
 
 
 @both_ways
+async def test_a_look_for_a_crowd_reads_no_more_entries_than_make_one(ground: Ground, settled: bool) -> None:
+    plan = await explain(
+        ground, "live_runs.sql", "is_crowd", settled,
+        lane_id=1, priority=1, since=EPOCH, until=at(JOBS), count=100,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 500, rows=1)
+
+
+@both_ways
 async def test_a_claim_of_a_hundred_reads_hardly_more_than_it_claims(ground: Ground, settled: bool) -> None:
     lanes = [lane for lane in range(1, LANES + 1) for _ in range(3)]
     plan = await explain(

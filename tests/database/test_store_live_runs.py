@@ -21,9 +21,14 @@ from sample_jobs import (
 )
 
 from hourhand.model.ids import scheduled_run_id
+from hourhand.model.progress import Progress
+from hourhand.model.run import Claim
+from hourhand.model.run_blobs import RunFile
 from hourhand.model.states import RunState
 from hourhand.model.usage import Level, Usage
+from hourhand.ports.progress_stores import Told
 from hourhand.ports.stores import Finish, Head, Wish
+from hourhand.store.progress import ProgressBoard
 from hourhand.wiring import Store
 
 # --- claims -----------------------------------------------------------------------------------------------
@@ -110,6 +115,15 @@ async def test_a_look_at_what_is_known_begins_where_the_last_one_saw_something(s
     assert await store.live_runs.peek_known([head]) == [head]
     assert await store.live_runs.peek_known([Head(1, head.priority, at(1))]) == [Head(1, head.priority, at(2))]
     assert await store.live_runs.peek_known([Head(1, head.priority, at(5)), Head(1, 9, at(0)), Head(7, 5, at(0))]) == []
+
+
+async def test_a_crowd_is_so_many_queued_runs_of_a_lane_and_priority_within_a_moment(store: Store) -> None:
+    await insert(store, *(due_job(at(second)) for second in (0, 2, 2, 2.04, 2.1)), due_job(at(2), priority=9))
+    head = Head(1, 5, at(2))
+    assert await store.live_runs.is_crowd(head, at(2.05), 3)
+    assert not await store.live_runs.is_crowd(head, at(2.05), 4)
+    await claim(store, 1, at(2), limit=10)
+    assert not await store.live_runs.is_crowd(head, at(2.05), 2), "what is claimed is nobody's concern"
 
 
 async def test_a_claim_takes_nothing_older_than_the_head_it_was_shown(store: Store) -> None:
@@ -252,6 +266,52 @@ async def test_a_result_under_a_stale_lease_or_by_the_fence_of_another_is_refuse
     assert await rows(store, "live_runs", "run_id") == before
     assert await rows(store, "runs") == []
     assert await store.live_runs.finish_runs([succeeded(again), succeeded(other)]) == {again.run_id, other.run_id}
+
+
+def left(attempt: Claim, name: str) -> tuple[RunFile, ...]:
+    return (RunFile(0, name, 1, "ab" * 32, attempt.attempt, attempt.fence),)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_a_late_word_in_the_same_batch_is_not_taken_for_that_of_the_newest_attempt(
+    store: Store, order: int
+) -> None:
+    """S19: as after a commit whose answer was lost. The executor says it again, together with what came after it."""
+    await insert(store, due_job())
+    [first] = await claim(store, 1)
+    said = replace(returned(first, at(1), failed=True), error="of the first", files=left(first, "first"))
+    assert await store.live_runs.requeue_runs([said]) == {first.run_id}
+    [second] = await claim(store, 1, at(1))
+    then = replace(returned(second, at(2), failed=True), error="of the second")
+    await store.live_runs.requeue_runs([replace(said, error="late", files=left(first, "late")), then][::order])
+    assert [(row["attempt"], row["error"]) for row in await rows(store, "attempts", "attempt")] == [
+        (1, "of the first"),
+        (2, "of the second"),
+    ]
+    [third] = await claim(store, 1, at(2))
+    last = replace(succeeded(third), result=3, files=left(third, "third"))
+    late = replace(succeeded(second), result=2, files=left(second, "late"))
+    assert await store.live_runs.finish_runs([late, last][::order]) == {first.run_id}
+    assert [row["result"] for row in await rows(store, "runs")] == ["3"]
+    assert sorted(row["name"] for row in await rows(store, "run_files")) == ["first", "third"]
+
+
+async def test_nothing_that_a_lost_attempt_tells_is_shown_of_the_run(store: Store) -> None:
+    """S19: progress and starts by the fence of the attempt before."""
+    await insert(store, due_job())
+    [first] = await claim(store, 1)
+    await store.live_runs.requeue_runs([returned(first, at(1), lost=True)])
+    [second] = await claim(store, 2, at(1))
+    board = ProgressBoard(store.database)
+    await board.write_progress([Told(first.run_id, first.fence, Progress(99.0, "nearly", at(1)))])
+    await store.live_runs.start_runs([(first.run_id, first.fence, at(0))])
+    shown = (await board.glance_at_runs([first.run_id]))[first.run_id]
+    assert (shown.progress, shown.started_at) == (None, None)
+    await board.write_progress([Told(first.run_id, second.fence, Progress(1.0, "begun", at(1)))])
+    await board.write_progress([Told(first.run_id, first.fence, Progress(99.0, "nearly", at(1)))])
+    shown = (await board.glance_at_runs([first.run_id]))[first.run_id]
+    assert shown.progress is not None
+    assert shown.progress.message == "begun"
 
 
 async def test_a_late_finish_of_a_reaped_attempt_is_refused(store: Store) -> None:

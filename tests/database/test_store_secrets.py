@@ -6,6 +6,7 @@ import pytest
 from msgspec import UNSET
 from sample_jobs import NAMESPACE, START, at, claim, due_job, execute, insert, rows, succeeded
 
+from hourhand.model.errors import BadConfiguration
 from hourhand.model.policy import Policy
 from hourhand.model.run import Claim
 from hourhand.model.secrets import EVERY_JOB, Grant, SecretPlace
@@ -229,6 +230,17 @@ async def test_rotation_goes_on_where_it_was_stopped(store: Store, keyring: Keyr
     sealed = keyring.seal(VALUE, SecretPlace(place.namespace_id, place.name, 2))
     assert await store.secrets.put(SecretPlace(NAMESPACE, place.name, 2), sealed, None, UNSET, "ada")
     assert await rotate(store.secrets, store.audit, keyring, "operator", new=False) == 0
+
+
+async def test_without_a_key_file_there_is_nothing_to_rotate_to_unless_a_key_is_made(
+    store: Store, tmp_path: Path
+) -> None:
+    keyring = Keyring(tmp_path / "none.key")
+    with pytest.raises(BadConfiguration, match=r"none\.key does not exist"):
+        await rotate(store.secrets, store.audit, keyring, "operator", new=False)
+    assert await rows(store, "audit") == []
+    assert await rotate(store.secrets, store.audit, keyring, "operator") == 0
+    assert len(keyring.key_ids) == 1
 
 
 async def test_no_value_lies_anywhere_in_the_database(store: Store, keyring: Keyring) -> None:

@@ -68,7 +68,7 @@ class Scheduler:
         self.store = store
         self.clock = clock
         self.bus = NotedBus()
-        settings = settings or SchedulerSettings(batch_max=50)
+        settings = settings or SchedulerSettings(batch_max=50, horizon_seconds=2.0)  # tests count in whole seconds
         bus = cast("EventBus", self.bus)
         self.keeper = PauseKeeper(store.pauses, store.jobs, lambda: self.node_id, clock, heard_seconds_max=-1)
         self.planner = Planner(store.timetable, lambda: self.node_id, clock, bus, settings, self.keeper)

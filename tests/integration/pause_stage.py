@@ -33,7 +33,7 @@ class PauseStage:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.clock = SetClock()
-        self.scheduler = Scheduler(store, self.clock, SchedulerSettings(batch_max=50))
+        self.scheduler = Scheduler(store, self.clock, SchedulerSettings(batch_max=50, horizon_seconds=2.0))
         bus = cast("EventBus", NotedBus())
         kinds = cast("Any", {"number": FunctionKind(cast("Any", None))})
         self.jobs = JobOperations(
@@ -44,7 +44,7 @@ class PauseStage:
             self.clock,
             IdSource(1),
             bus,
-            SubmitSettings(),
+            SubmitSettings(horizon_seconds=2.0),
             store.calendars,
             pauses=store.pauses,
         )

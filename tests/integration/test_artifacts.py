@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -16,7 +17,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from crew import SetClock
-from sample_jobs import START, at, every, insert, new_job
+from sample_jobs import START, at, every, insert, new_job, rows
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.blobs.folder import FolderBlobs
@@ -220,7 +221,44 @@ async def test_a_body_that_is_too_large_is_refused_by_what_it_says_and_by_what_c
         for _ in range(100):
             yield bytes(LIMIT)
 
-    await refused(await api.put(f"{BASE}/tool", content=endless()), 413, "body-too-large")
+    told = await api.put(f"{BASE}/tool", content=endless())
+    await refused(told, 413, "body-too-large")
+    assert told.json()["detail"].endswith(f"of {LIMIT} bytes; an operator can raise it by api.artifact_bytes_max")
+
+
+async def test_a_disk_without_room_is_told_and_nothing_is_kept(
+    api: httpx.AsyncClient, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b"))  # noqa: SIM115 - as it does
+    for content in (b"x", bytes(LIMIT)):
+        answer = await api.put(f"{BASE}/tool", content=content)
+        await refused(answer, 503, "blobs-unavailable")
+        assert "no space left on device" in answer.json()["detail"]
+    assert await rows(store, "artifacts") == []
+    assert blob_files(tmp_path) == []
+
+
+async def test_a_range_of_an_upload_can_be_fetched_and_what_somebody_has_is_not_sent_again(
+    api: httpx.AsyncClient,
+) -> None:
+    content = os.urandom(100_000)
+    await api.put(f"{BASE}/tool", content=content)
+    part = await api.get(f"{BASE}/tool/content", headers={"Range": "bytes=70000-70009"})
+    assert (part.status_code, part.content) == (206, content[70_000:70_010])
+    assert part.headers["content-range"] == "bytes 70000-70009/100000"
+    again = await api.get(f"{BASE}/tool/content", headers={"If-None-Match": part.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_content_that_the_storage_has_lost_is_told_with_what_to_do(
+    api: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await api.put(f"{BASE}/tool", content=b"x")
+    [blob] = blob_files(tmp_path)
+    blob.unlink()
+    answer = await api.get(f"{BASE}/tool/content")
+    await refused(answer, 503, "blobs-unavailable")
+    assert "upload it again" in answer.json()["detail"]
 
 
 async def test_a_body_that_stops_coming_is_given_up(app: Any) -> None:

@@ -1,73 +1,21 @@
 """Attempts that somebody outside ends: said once, in time, and only while the attempt has its run."""
 
 import asyncio
-from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
-from crew import Executor, NotedBus, the_run
-from sample_jobs import due_job, insert, rows
+from callback_site import DONE, Site
+from crew import the_run
+from sample_jobs import rows
 
-from hourhand.api.app import ApiOperations, ApiSettings, build_app
-from hourhand.executor.callbacks import Callbacks as Waiting
 from hourhand.model.errors import BodyTooLarge, Conflict, InvalidFields, Unauthenticated
-from hourhand.model.outcome import Failed, Interrupted, Outcome
+from hourhand.model.outcome import Failed, Interrupted
 from hourhand.model.states import Reason, RunState
-from hourhand.operations.callbacks import CallbackOperations, CallbackProgress, CallbackRequest
+from hourhand.operations.callbacks import CallbackProgress, CallbackRequest
 from hourhand.ports.event_bus import Topic
-from hourhand.ports.job_kind import PendingCallback, Task
 from hourhand.store.callbacks import Callbacks
-from hourhand.store.progress import ProgressBoard
 from hourhand.wiring import Store
-
-DONE = CallbackRequest("succeeded", {"rows": 42})
-
-
-class Site:
-    """An executor whose attempts wait for callbacks, and the API that hears them."""
-
-    def __init__(self, store: Store, seconds: float = 60) -> None:
-        self.store = store
-        self.seconds = seconds
-        self.pending: PendingCallback | None = None
-        self.begun = asyncio.Event()
-        self.executor = Executor(store, self._attempt)
-        self.waiting = Waiting(Callbacks(store.database), "https://jobs.example.com/")
-        self.bus = NotedBus()
-        board = ProgressBoard(store.database)
-        clock = self.executor.clock
-        self.callbacks = CallbackOperations(Callbacks(store.database), board, self.bus, clock.now)  # type: ignore[arg-type]
-
-    async def _attempt(self, task: Task) -> Outcome:
-        assert task.callback is None, "only the kind http is given one"
-        claim: Any = task
-        async with self.waiting.of(claim)(self.seconds) as self.pending:
-            self.run_id, self.fence = task.run_id, task.fence
-            self.begun.set()
-            return await self.pending.outcome()
-
-    async def start(self) -> "Site":
-        await self.executor.join()
-        await insert(self.store, due_job(self.executor.clock.now()))
-        await self.again()
-        return self
-
-    async def again(self) -> None:
-        while not self.begun.is_set():
-            await self.executor.turn()
-        self.begun.clear()
-
-    async def say(self, request: CallbackRequest, token: str | None = None, run_id: UUID | None = None) -> bool:
-        assert self.pending is not None
-        return await self.callbacks.say(run_id or self.run_id, token or self.pending.token, request)
-
-    async def drain(self) -> None:
-        async with asyncio.timeout(60):
-            while await rows(self.store, "live_runs"):
-                await self.waiting.run_once()
-                await self.executor.turn()
 
 
 @pytest.fixture
@@ -198,16 +146,12 @@ async def test_old_callbacks_are_swept_up(site: Site) -> None:
 
 async def test_calls_from_outside_get_their_exact_answer_and_one_that_is_replayed_does_nothing(site: Site) -> None:
     """Row 117: without the right to speak 401, whatever else is wrong; said again 200, and nothing is done."""
-    nobody: Any = None
-    rooms = {each.name: nobody for each in fields(ApiOperations)}
-    operations = ApiOperations(**{**rooms, "callbacks": site.callbacks})
-    transport = httpx.ASGITransport(app=build_app(operations, ApiSettings()))
     assert site.pending is not None
     token = site.pending.token
     path, other = (f"/api/v1/runs/{each}/callback" for each in (site.run_id, UUID(int=7)))
     done, wrong = {"status": "succeeded", "result": {"rows": 42}}, {"status": "finished", "x": 1}
     told: list[tuple[int, Any]] = []
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8420") as http:
+    async with site.http() as http:
         for address, authorization, body in (
             (path, None, done),
             (path, "Bearer", done),
@@ -216,6 +160,7 @@ async def test_calls_from_outside_get_their_exact_answer_and_one_that_is_replaye
             (path, f"Bearer {token[:-1]}{'A' if token[-1] != 'A' else 'B'}", done),
             (path, f"Bearer {token}{token}", done),
             (path, None, wrong),
+            (path, f"Bearer {token[:-1]}{'A' if token[-1] != 'A' else 'B'}", wrong),
             (other, f"Bearer {token}", done),
             (path, f"Bearer {token}", wrong),
             (path, f"Bearer {token}", done),
@@ -231,7 +176,7 @@ async def test_calls_from_outside_get_their_exact_answer_and_one_that_is_replaye
         await site.drain()
         replayed = await http.post(path, json=done, headers={"Authorization": f"Bearer {token}"})
     assert told == [
-        *[(401, "unauthenticated")] * 8,
+        *[(401, "unauthenticated")] * 9,
         (422, ["unknown-field", "unknown-value"]),
         (200, True),
         (200, False),

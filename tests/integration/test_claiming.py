@@ -12,7 +12,7 @@ from sample_jobs import at, due_job, insert, new_job, once, rows
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import Outcome, Succeeded
 from hourhand.ports.job_kind import Task
-from hourhand.ports.stores import EPOCH, Claimed
+from hourhand.ports.stores import EPOCH, Claimed, Head
 from hourhand.runtime.looks import ThoroughLooks
 from hourhand.wiring import Store
 
@@ -46,6 +46,41 @@ async def test_places_of_several_claims_in_a_row_all_come_back(store: Store) -> 
     assert len(await rows(store, "runs")) == 500
     assert places_taken(executor) == 0
     assert executor.receiver.claims_begun == executor.receiver.claims_ended
+
+
+@pytest.mark.parametrize(("count", "claimed"), [(70, 70), (69, 0)])
+async def test_a_crowd_is_claimed_early_although_no_claim_has_told_of_it(
+    store: Store, count: int, claimed: int
+) -> None:
+    """As many as one claim can bring are a crowd; fewer are claimed shortly before their time."""
+    await insert(store, *(due_job(at(1)) for _ in range(count)))
+    clock = SetClock(at(0.2))
+    executor = await Executor(store, for_ever, slots=250, clock=clock).join()
+    await executor.receiver.run_once()
+    assert len(executor.attempts) == 0
+    clock.time = at(0.65)
+    await executor.receiver.run_once()
+    assert len(executor.attempts) == claimed
+    executor.attempts.stop_all()
+
+
+async def test_what_stands_behind_a_head_is_looked_at_once_and_not_where_the_next_run_is_always_near(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, *(due_job(at(second)) for second in (1, 1.1, 1.2)))
+    clock = SetClock(at(0))
+    executor = await Executor(store, at_once, clock=clock).join()
+    is_crowd, asked = store.live_runs.is_crowd, list[datetime]()
+
+    async def noting(head: Head, until: datetime, count: int) -> bool:
+        asked.append(head.ready_at)
+        return await is_crowd(head, until, count)
+
+    monkeypatch.setattr(store.live_runs, "is_crowd", noting)
+    for moment in (0, 0.3, 0.5, 0.9, 1.0, 1.1, 1.2):
+        clock.time = at(moment)
+        await executor.turn()
+    assert asked == [at(1)]
 
 
 @pytest.mark.parametrize("gone", [{}, None])

@@ -304,7 +304,9 @@ async def test_a_run_that_got_its_limit_after_its_claim_ends_without_a_lease_too
 async def test_a_program_that_ignores_its_end_is_killed_without_grace(store: Store, tmp_path: Path, by: str) -> None:
     executor = await Executor(store, for_ever).join()
     kind = CommandKind(
-        ProgramRunner(ProgramSettings(grace_seconds=GRACE_SECONDS, run_as=None, work_root=str(tmp_path)))
+        ProgramRunner(
+            ProgramSettings(grace_seconds=GRACE_SECONDS, run_as=None, work_root=str(tmp_path), shared=(str(tmp_path),))
+        )
     )
     await kind.open()
     kinds = {"command": kind}

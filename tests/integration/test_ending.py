@@ -41,6 +41,34 @@ async def begun(executor: Executor) -> None:
             await executor.turn()
 
 
+async def test_however_many_end_at_once_a_write_is_asked_for_once_and_again_for_what_ends_after_it(
+    store: Store,
+) -> None:
+    async def at_once(task: Task) -> Outcome:
+        return Succeeded()
+
+    executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
+    asked, heard = 0, asyncio.Event()
+
+    def wake() -> None:
+        nonlocal asked
+        asked += 1
+        heard.set()
+
+    executor.recorder.wake = wake
+    for ended in (50, 51):
+        await insert(store, *(due_job(at(-1)) for _ in range(50 if ended == 50 else 1)))
+        await executor.receiver.learn_lanes()
+        await executor.receiver.run_once()
+        async with asyncio.timeout(5):
+            await heard.wait()
+        assert asked == 1
+        await executor.recorder.run_once()
+        assert len(await rows(store, "runs")) == ended
+        asked = 0
+        heard.clear()
+
+
 # --- retries by choice, snoozes ---------------------------------------------------------------------------
 
 

@@ -298,6 +298,17 @@ async def test_the_judge_sleeps_until_the_next_turn_is_due_and_looks_often_while
     assert await stage.judge.run_once() == SOON_SECONDS
 
 
+async def test_the_judge_looks_less_often_where_more_wait_than_one_look_shows(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await stage.job(Policy(overlap=QUEUE_ONE))
+    await stage.go(0, 8.5)
+    monkeypatch.setattr(judge_module, "BATCH_MAX", 1)
+    stage.clock.time = at(10)
+    assert await stage.judge.run_once() == pytest.approx(3 * SOON_SECONDS)
+
+
 async def test_executors_are_told_when_a_turn_has_come(stage: Stage) -> None:
     await stage.job(Policy(overlap=QUEUE_ONE))
     await stage.go(0, 10)

@@ -122,6 +122,28 @@ async def test_whoever_leads_hears_of_ends_and_need_not_look_for_them(
     assert (await the_run(store, run_id)).state is RunState.SUCCEEDED
 
 
+async def test_executors_are_woken_when_parts_are_made_and_when_one_is_given_to_another_and_at_no_other_time(
+    store: Store,
+) -> None:
+    leader, other, third = await crew(store, 3)
+    woken: list[str] = []
+    leader.executor.fan_out.wake_all = lambda: woken.append("all")
+    leader.holding, other.holding = asyncio.Event(), asyncio.Event()
+    await submitted(store, on(2))
+    for worker in (leader, other, leader, other) * 2:
+        await worker.turn()
+    assert (len(leader.ran), len(other.ran), len(third.ran)) == (1, 1, 0)
+    assert woken == ["all"], "once, for all parts"
+    await other.die(store)
+    for worker in (leader, third) * 4:
+        await worker.turn()
+    assert len(third.ran) == 1
+    assert woken == ["all", "all"], "the part of the dead one is another's now"
+    leader.holding.set()
+    await turns(store, leader, third)
+    assert woken == ["all", "all"]
+
+
 def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
     def call() -> None:
         one()

@@ -28,13 +28,17 @@ from hourhand.cli.job_fields import field_options
 from hourhand.cli.main import cli
 from hourhand.job_kinds import (
     command_payload,
+    container,
     container_payload,
     http_options,
     http_payload,
     interpreters,
+    programs,
     script_payload,
 )
-from hourhand.job_kinds.handlers import HANDLER_FIELD, SECRETS_FIELD
+from hourhand.job_kinds.handlers import HANDLER_FIELD, SECRETS_FIELD, HandlerRegistry
+from hourhand.job_kinds.progress_files import PROGRESS_VARIABLE
+from hourhand.job_kinds.registry import KindSettings, builtin_kinds
 from hourhand.model import errors, states
 from hourhand.model.advice import AdviceCode
 from hourhand.model.cron import MACROS
@@ -117,6 +121,26 @@ def test_the_page_of_jobs_names_exactly_what_the_code_knows(title: str, known: l
 )
 def test_the_page_of_a_kind_names_exactly_the_fields_of_its_payload(page: str, known: tuple[str, ...]) -> None:
     assert first_words(REFERENCE / "kinds" / f"{page}.md", f"payload of {page}") == [*known]
+
+
+def test_every_kind_has_a_page_and_a_place_among_the_kinds_of_jobs() -> None:
+    kinds = set(builtin_kinds(KindSettings(), HandlerRegistry(), checking=True))
+    pages = {page.stem for page in (REFERENCE / "kinds").glob("*.md")}
+    assert kinds == pages - {"plugins"}
+    told = re.findall(r"^### `(\w+)`$", JOBS.read_text(), re.M)
+    assert sorted(told) == sorted(kinds)
+    for kind in kinds:
+        assert f"(kinds/{kind}.md)" in JOBS.read_text()
+
+
+def test_the_variables_of_a_program_are_told() -> None:
+    """What a program is given beside what its job says, as the source of the runner has it."""
+    given = set(re.findall(r'"(HOURHAND_[A-Z_]+)"', Path(programs.__file__).read_text())) | {PROGRESS_VARIABLE}
+    assert len(given) > 8
+    section = JOBS.read_text().partition("### `command`\n")[2].partition("\n### ")[0]
+    assert given | {"HOURHAND_SECRET_FILE_<NAME>"} == set(re.findall(r"`(HOURHAND_[A-Z_<>]+)`", section))
+    boxed = set(re.findall(r'"(HOURHAND_[A-Z_]+)"', Path(container.__file__).read_text()))
+    assert boxed | {PROGRESS_VARIABLE} == given, "a container is given the same"
 
 
 def test_the_page_of_scripts_has_the_usual_languages_and_suffixes() -> None:

@@ -1,7 +1,7 @@
 """Puts the API together: endpoints behind a router, behind the gate.
 
 Every request takes the same way: gate (host, sizes) → router → caller → parameters → form of answer → body → handler.
-Somebody else serves the application; nothing here listens.
+Only plain submissions take a shorter one (`short_road.py`). Somebody else serves the application; nothing here listens.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -46,7 +46,9 @@ from hourhand.api.routes.secrets import SecretRoutes
 from hourhand.api.routes.start_page import PageRoutes
 from hourhand.api.routes.versions import VersionRoutes
 from hourhand.api.settings import ApiSettings
+from hourhand.api.short_road import ShortRoad
 from hourhand.api.streaming import StreamAnswer, Streams
+from hourhand.model.errors import BodyTooLarge
 from hourhand.operations.access import Access
 from hourhand.operations.artifacts import ArtifactOperations
 from hourhand.operations.backfills import BackfillOperations
@@ -70,7 +72,7 @@ from hourhand.operations.runs import RunOperations
 from hourhand.operations.secrets import SecretOperations
 from hourhand.operations.versions import VersionOperations
 
-__all__ = ["ApiOperations", "ApiSettings", "build_app", "list_endpoints"]
+__all__ = ["ApiOperations", "ApiSettings", "Application", "Service", "build_app", "list_endpoints"]
 
 _KEYED_ROUTES: Final = "POST /api/v1/jobs, /api/v1/jobs/batch, /jobs and /api/jobs"
 
@@ -104,9 +106,11 @@ class ApiOperations:
 
 def build_app(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> App:
     """The whole API as an ASGI application. Whoever stops it closes `streams` first."""
-    service = _Service(Authenticator(operations.access, settings), settings)
+    authenticator = Authenticator(operations.access, settings)
+    service = Service(authenticator, settings)
     streams = Streams(settings.streams_max) if streams is None else streams  # an idle one counts as false
-    return Gate(_Application(service, Router(list_endpoints(operations, settings, streams))), settings)
+    gate = Gate(Application(service, Router(list_endpoints(operations, settings, streams))), settings)
+    return ShortRoad(gate, operations.jobs, authenticator, settings, service.room, service.patience)
 
 
 def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: Streams | None = None) -> list[Endpoint]:
@@ -129,7 +133,7 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
         *PauseRoutes(operations.pauses).endpoints(),
         *BackfillRoutes(operations.backfills).endpoints(),
         *ForecastRoutes(operations.forecast).endpoints(),
-        *ArtifactRoutes(operations.artifacts, settings).endpoints(),
+        *ArtifactRoutes(operations.artifacts, settings, streams).endpoints(),
         *SecretRoutes(operations.secrets).endpoints(),
         *QueueRoutes(operations.queues).endpoints(),
         *NodeRoutes(operations.nodes).endpoints(),
@@ -143,10 +147,10 @@ def list_endpoints(operations: ApiOperations, settings: ApiSettings, streams: St
     return endpoints
 
 
-class _Application:
+class Application:
     """Answers every request that the gate lets in."""
 
-    def __init__(self, service: "_Service", router: Router) -> None:
+    def __init__(self, service: "Service", router: Router) -> None:
         self._service = service
         self._router = router
 
@@ -167,14 +171,14 @@ class _Application:
         return await self._service.serve(endpoint, parameters, scope, receive)
 
 
-class _Service:
+class Service:
     """What every endpoint needs before its handler can run."""
 
     def __init__(self, authenticator: Authenticator, settings: ApiSettings) -> None:
         self._authenticator = authenticator
         self._settings = settings
-        self._room = BodyRoom(settings.bodies_bytes_max)
-        self._patience = Patience(settings.body_seconds_max)
+        self.room = BodyRoom(settings.bodies_bytes_max)
+        self.patience = Patience(settings.body_seconds_max)
 
     async def serve(
         self, endpoint: Endpoint, parameters: Mapping[str, str], scope: Scope, receive: Receive
@@ -189,22 +193,25 @@ class _Service:
         _refuse_key_without_meaning(endpoint, facts)
         query = parse_query(scope["query_string"], endpoint.known_parameters)
         caller = await self._caller(credentials, query.text("namespace"))
-        with Place(self._room) as place:
-            body, content_type = await self._body(endpoint, facts, receive, place)
-            call = Call(
-                query=query,
-                path=parameters,
-                headers=facts.headers,
-                body=body,
-                media_type=media_type,
-                content_type=content_type,
-                base_url=self._base_url(scope, facts),
-                client_address=scope["client"][0] if scope.get("client") else "",
-                authenticated=caller,
-                caller_in=lambda namespace: self._authenticated(credentials, namespace),
-                stream=self._stream(endpoint, facts, receive) if endpoint.streamed else None,
-            )
-            return await endpoint.handler(call)
+        try:
+            with Place(self.room) as place:
+                body, content_type = await self._body(endpoint, facts, receive, place)
+                call = Call(
+                    query=query,
+                    path=parameters,
+                    headers=facts.headers,
+                    body=body,
+                    media_type=media_type,
+                    content_type=content_type,
+                    base_url=self._base_url(scope, facts),
+                    client_address=scope["client"][0] if scope.get("client") else "",
+                    authenticated=caller,
+                    caller_in=lambda namespace: self._authenticated(credentials, namespace),
+                    stream=self._stream(endpoint, facts, receive) if endpoint.streamed else None,
+                )
+                return await endpoint.handler(call)
+        except BodyTooLarge as error:
+            raise BodyTooLarge(error.limit_bytes, endpoint.body_limited_by) from None
 
     async def _caller(self, credentials: Credentials | None, namespace: str | None) -> Caller | None:
         return None if credentials is None else await self._authenticator.authenticate(credentials, namespace)
@@ -217,7 +224,7 @@ class _Service:
         if endpoint.body is None or endpoint.streamed:
             return b"", ""
         bytes_max = endpoint.body_bytes_max or self._settings.body_bytes_max
-        body = await read_body(facts.headers, receive, bytes_max, self._patience, place)
+        body = await read_body(facts.headers, receive, bytes_max, self.patience, place)
         # An empty body has no form; the decoder says whether one is needed.
         return body, content_type_of(facts.headers, endpoint.body_media) if body else ""
 

@@ -96,8 +96,13 @@ class Authenticator:
         self._monotonic = monotonic
         self._known: OrderedDict[tuple[bytes, str | None, bool], tuple[float, Caller]] = OrderedDict()
 
+    def remembered(self, credentials: Credentials) -> tuple[float, Caller] | None:
+        """The caller in its own namespace, and until when that may be relied upon; None where it has to be asked."""
+        known = self._known.get(_key(credentials, None))
+        return known if known is not None and known[0] > self._monotonic() else None
+
     async def authenticate(self, credentials: Credentials, namespace: str | None) -> Caller:
-        key = (hashlib.sha256(credentials.token.encode()).digest(), namespace, credentials.from_cookie)
+        key = _key(credentials, namespace)
         now = self._monotonic()
         known = self._known.get(key)
         if known is not None and known[0] > now:
@@ -115,6 +120,10 @@ class Authenticator:
         while len(self._known) > self._entries_max:
             self._known.popitem(last=False)
         return caller
+
+
+def _key(credentials: Credentials, namespace: str | None) -> tuple[bytes, str | None, bool]:
+    return hashlib.sha256(credentials.token.encode()).digest(), namespace, credentials.from_cookie
 
 
 class LoginThrottle:

@@ -5,13 +5,15 @@ a second later costs nothing meanwhile, whoever is let in and kept waiting costs
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from hourhand.api.asgi import Receive
 from hourhand.api.refusals import RequestTimeout
 from hourhand.model.errors import BodyTooLarge, Overloaded, UnsupportedMedia
+
+_T = TypeVar("_T")
 
 
 class BodyRoom:
@@ -64,6 +66,10 @@ class Patience:
 
     async def read(self, receive: Receive, bytes_max: int, place: Place) -> bytes:
         """Raises `RequestTimeout`."""
+        return await self.wait(_read(receive, bytes_max, self.seconds_max, place))
+
+    async def wait(self, arriving: Awaitable[_T]) -> _T:
+        """What arrives, if it does in time. Raises `RequestTimeout`."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._waiting[task] = loop.time() + self.seconds_max
@@ -71,7 +77,7 @@ class Patience:
             self._watched = True
             loop.call_later(self._rest, self._look)
         try:
-            return await _read(receive, bytes_max, self.seconds_max, place)
+            return await arriving
         except asyncio.CancelledError:
             if task in self._ended and task.uncancel() == 0:  # by nobody else
                 raise RequestTimeout(self.seconds_max) from None

@@ -102,6 +102,8 @@ class Endpoint:
     body_media: tuple[str, ...] = (JSON,)
     body_bytes_max: int | None = None
     """Where the limit differs from the settings' `body_bytes_max`."""
+    body_setting: str | None = None
+    """The setting that this other limit comes from; None where it is fixed."""
     streamed: bool = False
     """True where the handler takes the body piece by piece and judges it itself; then `body` is not read before."""
     parameters: tuple[Parameter, ...] = ()
@@ -122,6 +124,11 @@ class Endpoint:
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
         return self.parameters if self.public else (*self.parameters, NAMESPACE)
+
+    @property
+    def body_limited_by(self) -> str | None:
+        """The setting by which larger bodies could be allowed."""
+        return self.body_setting if self.body_bytes_max is not None else "api.body_bytes_max"
 
     @property
     def operation_id(self) -> str:

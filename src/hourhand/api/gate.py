@@ -28,6 +28,9 @@ _SINGLE: Final = frozenset(
         b"origin",
         b"if-match",
         b"idempotency-key",
+        b"webhook-id",
+        b"webhook-timestamp",
+        b"webhook-signature",
     }
 )
 """Headers that may come once only: two of them mean that somebody on the way reads another one than we do."""
@@ -48,7 +51,7 @@ class Gate:
             return
         headers: dict[bytes, bytes] = {}
         refused = self._read_headers(scope["headers"], headers)
-        request_id = _request_id(headers.get(b"x-request-id"))
+        request_id = request_id_of(headers.get(b"x-request-id"))
         head = scope["method"] == "HEAD"
         if head:
             scope["method"] = "GET"
@@ -81,7 +84,7 @@ class Gate:
         refuse_token_in_url(query, scope["path"])
 
 
-def _request_id(given: bytes | None) -> str:
+def request_id_of(given: bytes | None) -> str:
     if given is not None and _REQUEST_ID.fullmatch(given):
         return given.decode()
     return f"{_chance(64):016x}"

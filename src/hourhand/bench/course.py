@@ -10,7 +10,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
@@ -31,7 +31,8 @@ SHOWN_CORES_MIN: Final = 0.02
 _BACKENDS: Final = "SELECT pid, backend_type, application_name FROM pg_stat_activity"
 _TABLES: Final = """
 SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid))::bigint AS bytes,
-       coalesce(sum(s.n_live_tup), 0)::bigint AS live, coalesce(sum(s.n_dead_tup), 0)::bigint AS dead
+       coalesce(sum(s.n_live_tup), 0)::bigint AS live, coalesce(sum(s.n_dead_tup), 0)::bigint AS dead,
+       coalesce(sum(s.autovacuum_count), 0)::bigint AS vacuums
   FROM pg_class c
   JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = $1
   LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -40,6 +41,17 @@ SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid)
  WHERE c.relkind = 'r'
  GROUP BY 1
 """
+_WRITTEN: Final = """
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 / 1e6 AS wal_mb,
+       (SELECT num_done FROM pg_stat_checkpointer)::float8 AS checkpoints
+"""
+_SETTINGS: Final = """
+SELECT name, current_setting(name) AS value FROM pg_settings WHERE name = ANY($1::text[]) ORDER BY name
+"""
+_TOLD_SETTINGS: Final = (
+    "shared_buffers", "wal_buffers", "wal_compression", "wal_sync_method", "max_wal_size", "checkpoint_timeout",
+    "autovacuum", "autovacuum_naptime", "commit_delay", "io_method", "jit", "max_connections",
+)  # fmt: skip
 _TOLD_TABLES: Final = ("jobs", "timetable", "live_runs", "runs", "attempts", "log_chunks")
 
 
@@ -48,6 +60,8 @@ class Table:
     bytes: int
     live: int
     dead: int
+    vacuums: int = 0
+    """How often it was vacuumed so far because it was time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,8 @@ class Sample:
     """Calls of handlers since the course began."""
     machine: Mapping[str, float]
     """What all cores have done so far, whoever used them."""
+    written: Mapping[str, float] = field(default_factory=dict)
+    """The server's log and its checkpoints so far."""
 
 
 class Course:
@@ -80,6 +96,7 @@ class Course:
         self.status: dict[str, Any] = {}
         """What the cluster said of itself at the beginning."""
         self.samples: list[Sample] = []
+        self._server_settings: dict[str, str] = {}
         self.doing = ""
         """What the progress line says in front."""
 
@@ -92,6 +109,8 @@ class Course:
         self.meter = Meter(pids, supervisor, cluster.postmaster() if cluster else None)
         if cluster is not None:
             self._database = await cluster.connect()
+            rows = await self._database.fetch(_SETTINGS, list(_TOLD_SETTINGS))
+            self._server_settings = {row["name"]: row["value"] for row in rows}
         if self._stages is not None:
             self._samples_before = read_samples(self._stages)
         await self._sample()
@@ -122,18 +141,21 @@ class Course:
     async def _sample(self, *, last: bool = False) -> None:
         backends: dict[int, str] = {}
         tables: Mapping[str, Table] = {}
+        written: Mapping[str, float] = {}
         if self._database is not None:
+            [row] = await self._database.fetch(_WRITTEN)
+            written = {"wal_mb": row["wal_mb"], "checkpoints": row["checkpoints"]}
             backends = {pid: does(*what) for pid, *what in await self._database.fetch(_BACKENDS)}
             tables = await self._tables(self._database, last=last)
         memory, started = self.meter.resident_mb(), self.lines.lines()
         cpu, machine = self.meter.seconds(backends), machine_seconds()
-        self.samples.append(Sample(time.time(), cpu, memory, tables, started, machine))
+        self.samples.append(Sample(time.time(), cpu, memory, tables, started, machine, written))
 
     async def _tables(self, database: Connection, *, last: bool) -> Mapping[str, Table]:
         if len(self.samples) % TABLES_EVERY and not last:
             return self.samples[-1].tables
         rows = await database.fetch(_TABLES, SCHEMA)
-        return {row["name"]: Table(row["bytes"], row["live"], row["dead"]) for row in rows}
+        return {row["name"]: Table(row["bytes"], row["live"], row["dead"], row["vacuums"]) for row in rows}
 
     def _tell(self) -> None:
         before, now = self.samples[-2], self.samples[-1]
@@ -180,8 +202,24 @@ class Course:
             if name in last
         }
 
+    def writes(self, jobs: int) -> dict[str, float]:
+        """What PostgreSQL has written meanwhile: its log, per job too; checkpoints; vacuums that came by themselves.
+        Empty where the server cannot be looked at."""
+        first, last = self.samples[0], self.samples[-1]
+        if not last.written:
+            return {}
+        found = shares(first.written, last.written, 1.0)
+        vacuums = sum(table.vacuums for table in last.tables.values())
+        vacuums -= sum(table.vacuums for table in first.tables.values())
+        return {
+            "wal_mb": round(found["wal_mb"], 2),
+            "wal_bytes_per_job": round(found["wal_mb"] * 1e6 / jobs, 1) if jobs else 0.0,
+            "checkpoints": int(found["checkpoints"]),
+            "vacuums": vacuums,
+        }
+
     def settings(self) -> dict[str, str]:
-        return self._target.settings(self.status)
+        return {**self._target.settings(self.status), **self._server_settings}
 
     def stages(self, jobs: int) -> dict[str, dict[str, float]]:
         return stages_of(self.cpu_seconds(), jobs, self._inside)
@@ -203,7 +241,16 @@ class Course:
             sizes = [sample.tables[name].bytes / 1e6 if name in sample.tables else 0.0 for sample in self.samples]
             if max(sizes) > min(sizes):
                 found[f"tables, MB/{name}"] = Line(times, sizes)
-        return found
+        return {**found, **self._log_over_time()}
+
+    def _log_over_time(self) -> dict[str, Line]:
+        line, begin = Line([], []), self.samples[0].at
+        for before, now in pairwise(self.samples):
+            seconds = now.at - before.at
+            if "wal_mb" in now.written and seconds >= INTERVAL_SECONDS / 2:
+                line.seconds.append(now.at - begin)
+                line.values.append((now.written["wal_mb"] - before.written["wal_mb"]) / seconds)
+        return {"log, MB per second/WAL": line} if line.values else {}
 
 
 def does(kind: str | None, application: str | None) -> str:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hourhand.bench.figures import per_second, percentiles
-from hourhand.bench.report import Progress
+from hourhand.bench.figures import by_interval, per_second, percentiles
+from hourhand.bench.report import Line, Progress
 from hourhand.bench.wire import Wire, expect
 
 PROGRESS_SECONDS = 1.0
+_MICROS = 1_000_000
 
 
 @dataclass(slots=True)
@@ -21,6 +22,8 @@ class Driven:
     seconds: float = 0.0
     answers: int = 0
     answered_ms: list[float] = field(default_factory=list)
+    answered_at: list[float] = field(default_factory=list)
+    """When each answer was there, in seconds since the first request."""
 
     @property
     def per_second(self) -> float:
@@ -28,6 +31,17 @@ class Driven:
 
     def latency(self) -> dict[str, float]:
         return percentiles(self.answered_ms)
+
+    def lines_over_time(self) -> dict[str, Line]:
+        """How long answers took and how many there were, second by second; without the last one, which is not whole."""
+        moments = (int(at * _MICROS) for at in self.answered_at)
+        took = by_interval(moments, self.answered_ms, 0, _MICROS)
+        whole = [second for second in sorted(took) if second < int(self.seconds)]
+        each = [percentiles(took[second]) for second in whole]
+        seconds = [float(second) for second in whole]
+        found = {f"answered, ms/{name}": Line(seconds, [one[name] for one in each]) for name in ("p50", "p99")}
+        answers = Line(seconds, [float(len(took[second])) for second in whole])
+        return {**found, "throughput/answers per second": answers} if seconds else {}
 
 
 async def drive(
@@ -48,7 +62,9 @@ async def drive(
             while (sent := time.monotonic()) < until:
                 keep(expect(await connection.ask(request()), status, "a request"))
                 driven.answers += 1
-                driven.answered_ms.append((time.monotonic() - sent) * 1000)
+                now = time.monotonic()
+                driven.answered_ms.append((now - sent) * 1000)
+                driven.answered_at.append(now - began)
 
     async def tell() -> None:
         while (now := time.monotonic()) < until:

@@ -20,11 +20,11 @@ from hourhand.bench.cluster import SCHEMA, Cluster
 from hourhand.bench.course import Course
 from hourhand.bench.figures import most_at_once, per_second
 from hourhand.bench.meter import family
-from hourhand.bench.report import Facts, Measured, Progress
-from hourhand.bench.submitting import BATCH, submit_batches
+from hourhand.bench.report import Facts, Line, Measured, Progress
+from hourhand.bench.submitting import BATCH, Submitted, submit_batches
 from hourhand.bench.target import Target
-from hourhand.bench.telling import beside
-from hourhand.bench.witness import read_witness
+from hourhand.bench.telling import beside, curves_of, told_of_runs
+from hourhand.bench.witness import Witnessed, compare, read_witness
 from hourhand.model.errors import WorldError
 from hourhand.model.states import RunState
 
@@ -73,7 +73,8 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
         job = msgspec.json.encode(_job(asked, server))
         sizes = [min(BATCH, asked.jobs - begin) for begin in range(0, asked.jobs, BATCH)]
         began = time.monotonic()
-        await submit_batches(wire, [(batch_of_one_kind(job, size), size) for size in sizes], progress, asked.jobs)
+        batches = [(batch_of_one_kind(job, size), size) for size in sizes]
+        submitted = await submit_batches(wire, batches, progress, asked.jobs)
         states = await _ended(target.cluster, asked)
         seconds = time.monotonic() - began
         looking.cancel()
@@ -86,15 +87,30 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
         "jobs": asked.jobs,
         "seconds": seconds,
         "jobs_per_second": per_second(asked.jobs, seconds),
+        "submit_per_second": submitted.per_second,
         "hold_seconds": asked.hold,
         "in_flight_max": by_witness.get(asked.kind, look.processes_max),
         "running_max": look.running_max,
         "executor_mb": round(look.memory_max, 1),
         "ended": dict(sorted(states.items())),
         "lost": asked.jobs - sum(states.values()),
+        **_effects(asked, submitted, witnessed, server),
         **beside(course, asked.jobs),
     }
-    return Measured(facts, course.lines_over_time())
+    running = {"in flight/runs": look.running}
+    return Measured(facts, {**running, **(curves_of(course, witnessed) if witnessed else course.lines_over_time())})
+
+
+def _effects(asked: Flight, submitted: Submitted, witnessed: Witnessed, server: "SlowServer") -> Facts:
+    """What those say who would know: handlers by their lines, the server by the calls it got. Of processes the kernel
+    keeps no account once they have ended."""
+    match asked.kind:
+        case "async":
+            return told_of_runs(witnessed, compare(submitted.acknowledged.lows(), witnessed.lows))
+        case "http":
+            return {"doubled": max(server.calls - asked.jobs, 0)}
+        case "process":
+            return {}
 
 
 def _job(asked: Flight, server: "SlowServer") -> dict[str, Any]:
@@ -131,6 +147,9 @@ class _Look:
         self._executors = [node["facts"]["pid"] for node in nodes if node["role"] == "executor"]
         self._cluster = cluster
         self._kind = kind
+        self._began = course.samples[0].at
+        self.running = Line([], [])
+        """Runs that the tables say are running, over time."""
         self.processes_max = 0
         self.running_max = 0
         self.memory_max = 0.0
@@ -141,6 +160,8 @@ class _Look:
             while True:
                 running = await database.fetchval(f"SELECT count(*) FROM {SCHEMA}.live_runs WHERE state = 3")
                 self.running_max = max(self.running_max, running)
+                self.running.seconds.append(time.time() - self._began)
+                self.running.values.append(float(running))
                 self.memory_max = max(self.memory_max, sum(map(resident_mb, self._executors)))
                 if self._kind == "process":
                     sleeping = sum(_name_of(pid) == "sleep" for root in self._executors for pid in family(root))
@@ -175,6 +196,7 @@ class SlowServer:
     def __init__(self, hold: float) -> None:
         self._hold = hold
         self._held = 0
+        self.calls = 0
         self.most = 0
         self.port = 0
 
@@ -183,6 +205,7 @@ class SlowServer:
 
     def begin(self, call: "_Call") -> None:
         self._held += 1
+        self.calls += 1
         self.most = max(self.most, self._held)
         asyncio.get_running_loop().call_later(self._hold, self._end, call)
 

@@ -2,11 +2,15 @@
 
 History is made in the database itself, from rows that the product wrote for one job that ran: the same columns, other
 ids and times, spread over the partitions of the past weeks as if it had been lived through. Then whole lives are
-measured, first with little, then with all of it.
+measured by turns on two clusters: the one with all of it, and one with little, which is made anew for each turn,
+because whole lives leave half a million jobs behind. Who goes first changes from pair to pair; the one whose turn it is
+not has come to rest.
 """
 
+import asyncio
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
@@ -17,7 +21,7 @@ from hourhand.bench.draining import drain
 from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 from hourhand.bench.meter import CLIENT
 from hourhand.bench.report import Facts, Measured, Progress
-from hourhand.bench.target import Target
+from hourhand.bench.target import Target, open_target
 from hourhand.bench.wire import expect
 from hourhand.bench.witness import LineCount
 from hourhand.database.connections import Database, DatabaseSettings
@@ -27,6 +31,8 @@ from hourhand.store.partitions import Cut, Partitions
 DAYS: Final = 28
 """Shorter than runs are kept, so that nothing of it is dropped meanwhile."""
 SLICE: Final = 250_000
+REST_SECONDS_MAX: Final = 60.0
+_VACUUMING: Final = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')"
 _JOB: Final = {"job_id": "x.id", "due_at": "x.at", "created_at": "x.at", "updated_at": "x.at"}
 _RUN: Final = {
     "run_id": f"{SCHEMA}.scheduled_run_id(x.at, x.id)",
@@ -48,29 +54,40 @@ class Growth:
     base: int = 10_000
     seconds: float = 30.0
     mode: Literal["immediate", "future"] = "immediate"
+    pairs: int = 1
 
 
 async def measure_growth(target: Target, asked: Growth, progress: Progress) -> Measured:
     assert target.cluster is not None, "what is stored is made in a temporary cluster"
     await _run_one(target)
-    filler = Filler(target.cluster, progress)
-    await filler.fill(asked.base)
-    base = await _measure(target, asked, progress)
-    seconds = await filler.fill(asked.stored - asked.base)
-    grown = await _measure(target, asked, progress)
-    small, large = cost_us(base.facts), cost_us(grown.facts)
+    seconds = await Filler(target.cluster, progress).fill(asked.stored)
+    bases: list[Measured] = []
+    growns: list[Measured] = []
+    for pair in range(asked.pairs):
+        progress.note(f"pair {pair + 1} of {asked.pairs}")
+        if pair % 2 == 0:
+            bases.append(await _measure_base(target, asked, progress))
+            growns.append(await _measure_grown(target, asked, progress))
+        else:
+            growns.append(await _measure_grown(target, asked, progress))
+            bases.append(await _measure_base(target, asked, progress))
+    ratios = [cost_us(grown.facts) / cost_us(base.facts) for base, grown in zip(bases, growns, strict=True)]
     facts: Facts = {
-        **grown.facts,
+        **growns[-1].facts,
         "bench": "growth",
         "stored": asked.stored,
         "fill_seconds": seconds,
         "compared": {
-            "base": {"stored": asked.base, "cost_us": small, **_brief(base.facts)},
-            "grown": {"stored": asked.stored, "cost_us": large, **_brief(grown.facts)},
+            "base": {"stored": asked.base, **_brief(bases)},
+            "grown": {"stored": asked.stored, **_brief(growns)},
         },
-        "cost_ratio": round(large / small, 3) if small else 0.0,
+        "cost_ratio": round(statistics.median(ratios), 3),
+        "cost_ratios": [round(ratio, 3) for ratio in ratios],
+        "lost": sum(each.facts["lost"] for each in (*bases, *growns)),
+        "doubled": sum(each.facts["doubled"] for each in (*bases, *growns)),
+        "early": sum(each.facts["early"] for each in (*bases, *growns)),
     }
-    return Measured(facts, grown.series)
+    return Measured(facts, growns[-1].series)
 
 
 def cost_us(facts: Mapping[str, Any]) -> float:
@@ -79,8 +96,42 @@ def cost_us(facts: Mapping[str, Any]) -> float:
     return round(cores * facts["seconds"] / facts["jobs"] * 1e6, 2) if facts["jobs"] else 0.0
 
 
-def _brief(facts: Mapping[str, Any]) -> dict[str, float]:
-    return {"jobs_per_second": facts["jobs_per_second"], "p99_ms": facts["lateness_ms"]["p99"]}
+def _brief(several: Sequence[Measured]) -> dict[str, float]:
+    """Medians."""
+    every = [each.facts for each in several]
+    return {
+        "cost_us": statistics.median(cost_us(facts) for facts in every),
+        "jobs_per_second": statistics.median(facts["jobs_per_second"] for facts in every),
+        "p99_ms": statistics.median(facts["lateness_ms"]["p99"] for facts in every),
+    }
+
+
+async def _measure_base(target: Target, asked: Growth, progress: Progress) -> Measured:
+    assert target.cluster is not None
+    async with open_target(settings=target.cluster.settings, progress=progress) as little:
+        assert little.cluster is not None
+        await _run_one(little)
+        await Filler(little.cluster, progress).fill(asked.base)
+        return await _measure(little, asked, progress)
+
+
+async def _measure_grown(target: Target, asked: Growth, progress: Progress) -> Measured:
+    assert target.cluster is not None
+    measured = await _measure(target, asked, progress)
+    await _rest(target.cluster)
+    return measured
+
+
+async def _rest(cluster: Cluster) -> None:
+    """Lets a cluster do what it has put off: it must not do so while the other one is measured."""
+    database = await cluster.connect()
+    try:
+        await database.execute("CHECKPOINT")
+        deadline = time.monotonic() + REST_SECONDS_MAX
+        while await database.fetchval(_VACUUMING) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.5)
+    finally:
+        await database.close()
 
 
 async def _measure(target: Target, asked: Growth, progress: Progress) -> Measured:

@@ -7,6 +7,7 @@ Reads /proc; where there is none, there is nothing to tell.
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -93,13 +94,19 @@ class Meter:
 
 
 def machine_seconds() -> dict[str, float]:
-    """What all cores have done since the machine started: worked, waited for the disk, been taken away by the host."""
-    for line in _lines("/proc/stat"):
-        if line.startswith("cpu "):
-            user, nice, system, idle, waiting, hard, soft, stolen = (int(word) / _TICKS for word in line.split()[1:9])
-            busy = user + nice + system + hard + soft
-            return {"busy": busy, "disk_wait": waiting, "stolen": stolen, "idle": idle}
-    return {}
+    """What the cores that we may use have done since the machine started: worked, for whomever, waited for the disk,
+    been taken away by the host, had nothing to do."""
+    if sys.platform != "linux":
+        return {}
+    ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    cores = [line.split()[1:9] for line in _lines("/proc/stat") if line.partition(" ")[0] in ours]
+    if not cores:
+        return {}
+    user, nice, system, idle, waiting, hard, soft, stolen = (
+        sum(int(core[place]) for core in cores) / _TICKS for place in range(8)
+    )
+    busy = user + nice + system + hard + soft
+    return {"busy": busy, "disk_wait": waiting, "stolen": stolen, "idle": idle}
 
 
 def own_seconds(pid: int) -> float | None:

@@ -48,7 +48,7 @@ async def measure_read(target: Target, asked: Read, progress: Progress) -> Measu
         **readers.facts(),
         **beside(course, driven.answers),
     }
-    return Measured(facts, course.lines_over_time())
+    return Measured(facts, {**driven.lines_over_time(), **course.lines_over_time()})
 
 
 async def drive_reads(

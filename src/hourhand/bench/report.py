@@ -13,16 +13,30 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
 PLAIN_SECONDS: Final = 5.0
-_UNITS: Final = {"_ms": " ms", "_seconds": " s", "_per_second": "/s", "_mb": " MB", "_us": " µs", "_percent": " %"}
+_UNITS: Final = {
+    "_ms": " ms",
+    "_seconds": " s",
+    "_per_second": "/s",
+    "_mb": " MB",
+    "_gb": " GB",
+    "_us": " µs",
+    "_percent": " %",
+}
 _LABELS: Final = {
     "lateness_ms": "lateness",
     "cpu": "cpu, cores",
     "machine": "machine, cores",
     "memory_mb": "memory",
+    "writes": "written",
     "stages_us": "per job",
 }
 
 Facts = dict[str, Any]
+KEYS: Final = (
+    "bench", "mode", "jobs", "seconds", "jobs_per_second", "submit_per_second", "submitting_seconds", "lateness_ms",
+    "lost", "doubled", "early", "cpu", "machine", "memory_mb", "tables", "writes", "settings",
+)  # fmt: skip
+"""What `lifecycle` tells, and so every measurement: None where there is nothing of the kind."""
 
 
 @dataclass(slots=True)
@@ -92,7 +106,8 @@ class _Silent(Progress):
 
 
 def as_json(facts: Facts) -> str:
-    return json.dumps(facts)
+    """One line. Whoever reads it finds every key that measurements share, whichever this is."""
+    return json.dumps({**facts, **{key: None for key in KEYS if key not in facts}})
 
 
 def as_table(facts: Facts) -> str:

@@ -20,6 +20,7 @@ from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
 
 MINUTE: Final = 60
+_UNITS: Final = ("_ms", "_us", "_mb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,11 @@ async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measu
 
 def ratios(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
     """The last against the first, for everything that both have. 1.1 means a tenth more, of whatever unit."""
-    return {
-        name.rpartition("_")[0] or name: round(last[name] / value, 3)
-        for name, value in first.items()
-        if value and name in last
-    }
+    return {_bare(name): round(last[name] / value, 3) for name, value in first.items() if value and name in last}
+
+
+def _bare(name: str) -> str:
+    return next((name.removesuffix(unit) for unit in _UNITS if name.endswith(unit)), name)
 
 
 def _stretch(course: Course, lateness: "array[float]", begin: int, end: int) -> dict[str, float]:

@@ -52,7 +52,7 @@ async def measure_submit(target: Target, asked: Submit, progress: Progress) -> M
         "lost": await _missing(target, acknowledged),
         **beside(course, acknowledged.count),
     }
-    return Measured(facts, course.lines_over_time())
+    return Measured(facts, {**driven.lines_over_time(), **course.lines_over_time()})
 
 
 async def drive_submissions(

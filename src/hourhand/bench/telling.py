@@ -52,6 +52,7 @@ def beside(course: Course, jobs: int, *, stages: bool = False) -> Facts:
         "machine": course.machine(),
         "memory_mb": course.memory_mb(),
         "tables": course.tables(),
+        "writes": course.writes(jobs),
     }
     if stages:
         found["stages_us"] = course.stages(jobs)

@@ -19,9 +19,14 @@ CONNECTIONS_MAX: Final = 256
 """More at once than a server takes off its hands would be turned away by the kernel, and wait for seconds."""
 
 
+_REFUSALS: Final = (429, 503)
+
+
 class Answered(NamedTuple):
     status: int
     body: bytes
+    retry_after: int | None = None
+    """Of a refusal: after how many seconds to come back, if it says so."""
 
 
 class Connection(asyncio.Protocol):
@@ -84,10 +89,19 @@ def read_answer(received: bytearray) -> tuple[Answered, int] | None:
     place = head.find(b"\r\ncontent-length:")
     if place >= 0:
         stop = begin + int(head[place + 17 :].split(b"\r\n", 1)[0])
-        return (Answered(status, bytes(received[begin:stop])), stop) if len(received) >= stop else None
+        if len(received) < stop:
+            return None
+        retry_after = _retry_after(head) if status in _REFUSALS else None
+        return Answered(status, bytes(received[begin:stop]), retry_after), stop
     if b"\r\ntransfer-encoding: chunked" in head:
         return _read_chunks(received, status, begin)
     return Answered(status, b""), begin  # 204 and the like
+
+
+def _retry_after(head: bytes) -> int | None:
+    _, named, rest = head.partition(b"\r\nretry-after:")
+    value = rest.split(b"\r\n", 1)[0].strip()
+    return int(value) if named and value.isdigit() else None
 
 
 def _read_chunks(received: bytearray, status: int, place: int) -> tuple[Answered, int] | None:

@@ -241,6 +241,9 @@ def flight(**given: Any) -> None:
     show_default=True,
     help="As for lifecycle.",
 )
+@click.option(
+    "--pairs", type=click.IntRange(1), default=1, show_default=True, help="How often, by turns; the median counts."
+)
 @own_only
 def growth(**given: Any) -> None:
     """What a job costs, and how many a second there are, with little and with much stored."""
@@ -289,6 +292,26 @@ def soak(**given: Any) -> None:
 
     shared = take_shared(given)
     run_on_target(shared, lambda target, progress: measure_soak(target, Soak(**given), progress))
+
+
+@bench.command()
+@_seconds(10, "Length of each of the three stretches.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1, 1000),
+    default=64,
+    show_default=True,
+    help="Callers at once in the second stretch; three times as many in the third.",
+)
+@click.option("--batch", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Jobs per request.")
+@own_only
+def overload(**given: Any) -> None:
+    """More than can be carried, from many sides: is it refused at the door, is the rest served, is memory bounded?"""
+    from hourhand.bench.overload import Overload, measure_overload, settings_for
+
+    shared = take_shared(given)
+    asked = Overload(**given)
+    run_on_target(shared, lambda target, progress: measure_overload(target, asked, progress), settings_for())
 
 
 @bench.command()

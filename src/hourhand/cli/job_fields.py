@@ -94,6 +94,7 @@ _OPTIONS: Final = (
     click.option("--cpu", metavar="CORES", help="Cores that an attempt takes: 0.5, 2."),
     click.option("--memory", metavar="SIZE", help="Memory that an attempt takes: 512MB, 2GB, 1GiB."),
     click.option("--pids", metavar="N", help="Processes and threads of an attempt at most."),
+    click.option("--disk", metavar="SIZE", help="Disk that an attempt takes at most: 500MB, 2GB."),
     click.option("--slots", metavar="N", help="Places that an attempt takes; 1 by default."),
     click.option("--resource", "things", metavar="NAME=N", multiple=True, help="Counted things it takes: gpu=1."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True, help="May be repeated."),
@@ -333,13 +334,14 @@ def _placement(given: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
     """ "none" takes one away; everything else is the server's to judge."""
-    said = {name: given[name] for name in ("cpu", "memory", "pids", "slots") if given[name] is not None}
+    said = {name: given[name] for name in ("cpu", "memory", "pids", "disk", "slots") if given[name] is not None}
     for pair in given["things"]:
         name, equals, amount = pair.partition("=")
         if not (name and equals):
             raise click.BadParameter(f"{pair!r} has no '='; write NAME=N", param_hint="--resource")
         said[name] = amount
-    return {name: None if text == _NONE else text if name == "memory" else _amount(text) for name, text in said.items()}
+    sizes = ("memory", "disk")
+    return {name: None if text == _NONE else text if name in sizes else _amount(text) for name, text in said.items()}
 
 
 def _amount(text: str) -> int | float | str:

@@ -12,6 +12,7 @@ from hourhand.cli.exits import printable
 from hourhand.cli.layout import GAP, Column, console_here, draw_details, draw_table
 from hourhand.cli.progress import progress_text
 from hourhand.cli.times import length_text, local_time
+from hourhand.client.attempt_views import UsageView
 from hourhand.client.views import (
     AdviceView,
     ClusterView,
@@ -26,7 +27,6 @@ from hourhand.client.views import (
     RunView,
     ShardOwnerView,
     ShardView,
-    UsageView,
 )
 from hourhand.model.resources import tell_amount, tell_size
 
@@ -216,7 +216,8 @@ def run_details(run: RunDetailView) -> None:
 def _usage_text(usage: UsageView) -> str:
     moved = f"read {tell_size(usage.read_bytes)}, wrote {tell_size(usage.written_bytes)}"
     peak = tell_size(usage.memory_bytes_peak)
-    return f"{usage.cpu_seconds:.2f} s of CPU, {peak} of memory at most, {moved} ({usage.level})"
+    disk = "" if usage.disk_bytes_peak is None else f", {tell_size(usage.disk_bytes_peak)} of disk at most"
+    return f"{usage.cpu_seconds:.2f} s of CPU, {peak} of memory at most{disk}, {moved} ({usage.level})"
 
 
 def _took(run: RunDetailView) -> str:

@@ -11,13 +11,13 @@ output; the two clients only carry it.
 """
 
 from hourhand.client.asynchronous import AsyncClient
+from hourhand.client.attempt_views import AttemptView, UsageView
 from hourhand.client.planning import BackfillView, DiffView, ForecastView
 from hourhand.client.problems import AnswerLost, ApiProblem, JobEndedWithoutRun, WaitTimedOut
 from hourhand.client.secrets import AuditView, SecretView
 from hourhand.client.synchronous import Client
 from hourhand.client.views import (
     AdviceView,
-    AttemptView,
     ChangeView,
     ClusterView,
     ExplanationView,
@@ -47,7 +47,6 @@ from hourhand.client.views import (
     ShardOwnerView,
     ShardsView,
     ShardView,
-    UsageView,
     VersionView,
     WhoAmI,
 )

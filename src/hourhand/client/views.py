@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.client.attempt_views import AttemptView, UsageView
 from hourhand.model.states import FINAL_STATES, JobState, RunState
 
 _FINAL_RUN_WORDS: Final = frozenset(state.word for state in FINAL_STATES)
@@ -222,37 +223,6 @@ class RunView(msgspec.Struct, kw_only=True):
     def waits(self) -> bool:
         """True while nobody has it in hand."""
         return self.status in _WAITING_RUN_WORDS
-
-
-class LateView(msgspec.Struct, kw_only=True):
-    """What a try came to after its run had been given to another. It was refused."""
-
-    state: str = ""
-    at: datetime | None = None
-
-
-class UsageView(msgspec.Struct, kw_only=True):
-    """What an attempt took of its executor."""
-
-    level: str = ""
-    cpu_seconds: float = 0
-    memory_bytes_peak: int = 0
-    read_bytes: int = 0
-    written_bytes: int = 0
-
-
-class AttemptView(msgspec.Struct, kw_only=True):
-    """One try of a run."""
-
-    attempt: int
-    status: str = ""
-    reason: str | None = None
-    error: str | None = None
-    executor: str | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    late: LateView | None = None
-    usage: UsageView | None = None
 
 
 class RunDetailView(RunView, kw_only=True):

@@ -139,17 +139,22 @@ class Attempts:
         error = min(self._clock.error_seconds, 0.05)
         passed = self._clock.now() - timedelta(seconds=error)
         create_task = asyncio.get_running_loop().create_task
+        instant, waiting = None, list[_Running]()
         for running in attempts:
-            running.is_early = running.claim.ready_at > passed
+            ready_at = running.claim.ready_at
+            running.is_early = ready_at > passed
             if running.is_early:
-                self._start_later(running, self._clock.seconds_until(running.claim.ready_at) + error)
+                if ready_at != instant:  # in a crowd all of them wait for the same one
+                    instant = ready_at
+                    waiting = self._waiting_for(self._clock.seconds_until(ready_at) + error)
+                waiting.append(running)
             elif running.careful and not self.lease_is_sure():
                 self._end(running, Interrupted(lease_unsure=True), self._clock.now())
             else:
                 running.task = create_task(self._attempt(running))
 
-    def _start_later(self, running: _Running, wait: float) -> None:
-        """By one timer for all that are due in the same millisecond: a crowd at one instant is one."""
+    def _waiting_for(self, wait: float) -> list[_Running]:
+        """Those that start after so many seconds: by one timer for all that are due in the same millisecond."""
         loop = asyncio.get_running_loop()
         wait = min(wait, EARLY_SECONDS_MAX)
         millisecond = math.ceil((loop.time() + wait + 0.0005) * 1000)
@@ -157,7 +162,7 @@ class Attempts:
         if others is None:
             others = self._early[millisecond] = []
             loop.call_at(millisecond / 1000, self._start_early, millisecond)
-        others.append(running)
+        return others
 
     def _start_early(self, millisecond: int) -> None:
         # Those that were stopped meanwhile no longer wait.

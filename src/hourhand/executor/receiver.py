@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final, Protocol
 
 from hourhand.executor.capacity import Capacity, Kept
@@ -40,6 +41,7 @@ CLOCKS_DIFFER: Final = timedelta(milliseconds=250)
 """What the clocks of two executors differ by at most."""
 LOOK_BACK: Final = timedelta(seconds=1)
 """How far a look that is not thorough goes back at least: what is stored may be a little older than now."""
+_ready_at: Final = attrgetter("ready_at")
 
 
 class Lanes(Protocol):
@@ -68,6 +70,8 @@ class Receiver:
         self._start = start
         self._settings = settings
         self._crowded_until = 0.0
+        self._judged: Head | None = None
+        """The head behind which a crowd was looked for last."""
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
         self._sharing = {slot_class: Sharing(wait_max) for slot_class in SlotClass}
         self._keeping = Keeping(
@@ -124,6 +128,7 @@ class Receiver:
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
         heads = await self._look()
+        await self._expect_crowd(heads)
         now = self._clock.now()
         due = [head for head in heads if self._is_due(head, now)]
         rests = [self._until_next(heads, now), self.thorough.seconds_left() or self._settings.poll_seconds]
@@ -172,6 +177,27 @@ class Receiver:
         settings = self._settings
         crowded = time.monotonic() < self._crowded_until
         return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
+
+    async def _expect_crowd(self, heads: Sequence[Head]) -> None:
+        """Looks once what stands behind a head that is near: after a quiet time no claim has told of the crowd yet, and
+        when the first one does it is too late to claim the others ahead of their time."""
+        settings = self._settings
+        if time.monotonic() < self._crowded_until or not heads:
+            return
+        first = min(heads, key=_ready_at)
+        left = self._clock.seconds_until(first.ready_at)
+        # In most cases not at all: where runs follow each other closely, the next is always nearer than that.
+        near = (
+            settings.claim_ahead_crowded_seconds / 2
+            < left
+            <= (settings.claim_ahead_crowded_seconds + settings.poll_seconds)
+        )
+        if not near or first == self._judged or self.lanes[first.lane_id].careful:
+            return
+        self._judged = first
+        until = first.ready_at + timedelta(seconds=settings.claim_ahead_seconds)
+        if await self._live_runs.is_crowd(first, until, settings.claim_max):
+            self._crowded_until = time.monotonic() + CROWDED_SECONDS
 
     async def _take_parts(self, due: Sequence[Head], lanes: Mapping[int, Lane]) -> list[Head]:
         """Claims runs to lead, and parts that are for this executor, before all else: they are few. What remains."""

@@ -103,6 +103,8 @@ class Recorder:
         self._idle.set()
         self.wake: Callable[[], None] = lambda: None
         """Asks for a call of `run_once`; set by whoever runs the loop."""
+        self._is_asked = False
+        """Whether that was asked for since the last call. When thousands end at once, asking once is enough."""
         self._written_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
@@ -128,14 +130,20 @@ class Recorder:
             self._has_parts = True
         if self._is_away:
             self._keep()
+        elif self._is_asked:
+            return
         elif claim.careful or len(self._ended) >= GATHER_MAX:  # others may wait for its place in a gate
-            self.wake()
+            self._ask()
         elif self._gathering is None:
             rest = self._written_at + GATHER_SECONDS - _monotonic()
             if rest <= 0:
-                self.wake()
+                self._ask()
             else:
                 self._gathering = asyncio.get_running_loop().call_later(rest, self._gathered)
+
+    def _ask(self) -> None:
+        self._is_asked = True
+        self.wake()
 
     def _gathered(self) -> None:
         self._gathering = None
@@ -174,6 +182,7 @@ class Recorder:
 
     async def run_once(self) -> float | None:
         """Writes logs, then ends, then starts of what is still running."""
+        self._is_asked = False
         slow = asyncio.get_running_loop().call_later(KEEP_AFTER_SECONDS, self._keep)
         try:
             again = await self._write()

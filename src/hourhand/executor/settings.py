@@ -24,8 +24,8 @@ class ExecutorSettings:
     claim_ahead_seconds: float = 0.05
     """How early a run may be claimed; a change that comes later than that is too late for it."""
     claim_ahead_crowded_seconds: float = 0.4
-    """The same after a claim that brought `claim_max` runs: when thousands fall due at one instant, claiming them takes
-    longer than starting them."""
+    """The same after a claim that brought `claim_max` runs, or where so many are due at the next instant: claiming
+    thousands takes longer than starting them."""
     claim_max: int = 1000
     """Runs claimed per statement; larger batches are cheaper but hold more runs when the executor dies."""
     priority_wait_seconds: float = 30.0

@@ -11,13 +11,21 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 _NUMERIC_HOST = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+))*\.?", re.IGNORECASE)
-_NAT64: Final = IPv6Network("64:ff9b::/96")
+_TRANSLATED: Final = (
+    IPv6Network("64:ff9b::/96"),  # by NAT64
+    IPv6Network("64:ff9b:1::/48"),  # by NAT64 of a network's own
+    IPv6Network("::ffff:0:0:0/96"),  # by stateless translation
+)
+"""Where the last 32 bits are an IPv4 address, to which somebody on the way translates."""
 _CLOUD_METADATA: Final = frozenset(
     ip_address(address)
     for address in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
 )
 """Metadata services, and what else hands out credentials to a machine of a cloud, outside of the link-local range. One
 of them looks like any address of the Internet."""
+
+
+_WHERE_ALLOWED: Final = "where kinds.allow_private_targets is set"
 
 
 class TargetBlocked(Exception):
@@ -33,7 +41,7 @@ def blocked_because(address: IPv4Address | IPv6Address, allow_private: bool) -> 
     if address.is_link_local or address in _CLOUD_METADATA:
         return f"a link-local or metadata address ({address}), which jobs may never reach"
     if not allow_private and (not address.is_global or address.is_multicast):
-        return f"a private address ({address}), which jobs may not reach here"
+        return f"a private address ({address}), which jobs may reach only {_WHERE_ALLOWED}"
     return None
 
 
@@ -45,7 +53,7 @@ def host_blocked_because(host: str, allow_private: bool) -> str | None:
         return blocked_because(address, allow_private)
     name = host.rstrip(".").lower()
     if not allow_private and (name == "localhost" or name.endswith(".localhost")):
-        return "this machine itself, which jobs may not reach here"
+        return f"this machine itself, which jobs may reach only {_WHERE_ALLOWED}"
     return None
 
 
@@ -68,7 +76,7 @@ def _innermost(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     if isinstance(address, IPv4Address):
         return address
     wrapped = address.ipv4_mapped or address.sixtofour
-    if wrapped is None and address in _NAT64:
+    if wrapped is None and any(address in network for network in _TRANSLATED):
         wrapped = IPv4Address(int(address) & 0xFFFF_FFFF)
     if wrapped is None and int(address) >> 32 == 0 and int(address) > 1:  # the old "IPv4-compatible" form
         wrapped = IPv4Address(int(address))

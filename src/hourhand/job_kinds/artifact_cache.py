@@ -19,6 +19,7 @@ from typing import Final
 
 from hourhand.model.artifacts import ENTRIES_MAX, UNPACKED_BYTES_MAX, Reference, signed_message
 from hourhand.model.errors import BlobsUnavailable, DatabaseUnavailable
+from hourhand.model.resources import tell_size
 from hourhand.ports.artifact_stores import ArtifactLookup, ArtifactRow
 from hourhand.ports.blobs import BlobMissing, Blobs
 from hourhand.runtime import archives
@@ -117,7 +118,10 @@ class ArtifactCache:
 
     async def _fetch(self, row: ArtifactRow, entry: Path) -> None:
         if (row.unpacked_bytes or 0) + row.size > self._bytes_max:
-            raise ArtifactUnavailable(f"artifact {row.name} does not fit into this executor's cache", False)
+            needed = tell_size((row.unpacked_bytes or 0) + row.size)
+            limit = f"which holds {tell_size(self._bytes_max)} by kinds.artifact_cache_bytes_max"
+            message = f"artifact {row.name} takes {needed} and does not fit into this executor's cache, {limit}"
+            raise ArtifactUnavailable(message, False)
         incoming = self._folder / _INCOMING / uuid.uuid4().hex
         try:
             await asyncio.to_thread(incoming.mkdir, 0o700)
@@ -126,7 +130,9 @@ class ArtifactCache:
             await asyncio.to_thread(_unpack, row, packed, incoming / "files")
             await asyncio.to_thread(_name, incoming / "files", entry)
         except BlobMissing:
-            raise ArtifactUnavailable(f"the content of artifact {row.name} is gone", True) from None
+            remedy = "upload it again, or see that blobs.url is the same place for every node"
+            message = f"the content of artifact {row.name} is not in the storage of blobs: {remedy}"
+            raise ArtifactUnavailable(message, True) from None
         except (BlobsUnavailable, OSError) as error:
             raise ArtifactUnavailable(f"artifact {row.name} could not be fetched: {error}", True) from None
         except (archives.ArchiveUnsafe, archives.ArchiveTooLarge, archives.ArchiveUnreadable) as error:

@@ -4,10 +4,16 @@ Version 2 is used where it has the controllers, else version 1, else nothing. A 
 in version 1, and beside them a tree of version 2 without any, in which a group can still be killed as one. Groups are
 made below the executor's own, so what limits it limits its attempts too. This module decides and reads; making,
 joining, killing and removing the groups of attempts is the launcher's work.
+
+All groups of an executor lie in one of its own in every tree, which it keeps locked for as long as it lives. One that
+nobody has locked is left of an executor that was killed; the next one that starts beside it removes it, if nobody is in
+it.
 """
 
+import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -19,6 +25,9 @@ from hourhand.model.resources import Resources
 from hourhand.model.usage import Level
 
 CONTROLLERS: Final[Sequence[str]] = ("memory", "pids", "cpu")
+PREFIX: Final = "hourhand-groups-"
+"""What the names of executors' own groups begin with: only such a one is ever taken for abandoned."""
+_LOCK_ROUNDS_MAX: Final = 5
 _PERIOD_MICROSECONDS: Final = 100_000
 _QUOTA_MICROSECONDS_MIN: Final = 1000
 _REMOVE_ROUNDS_MAX: Final = 200
@@ -69,6 +78,7 @@ class Groups:
     def __init__(self, trees: Trees, name: str) -> None:
         self._trees = trees
         self._bases = {root: f"{root}/{name}" for root in trees.roots}
+        self._locks: list[int] = []
 
     @property
     def level(self) -> Level:
@@ -80,14 +90,18 @@ class Groups:
         return list(self._bases.values())
 
     def open(self) -> None:
+        """Makes the groups that all others are in, and clears away those that others have left."""
         for base in self._bases.values():
-            os.mkdir(base)
+            self._locks.append(_made_and_locked(base))
             if self.level is Level.CGROUP2:
                 with open(f"{base}/cgroup.subtree_control", "w") as file:
-                    file.write(" ".join(f"+{name}" for name in CONTROLLERS))
+                    file.write(" ".join(f"+{name}" for name in self._trees.by_controller))
+        remove_abandoned_groups(self._trees.roots)
 
     def close(self) -> None:
         remove_groups(self.bases)
+        while self._locks:
+            os.close(self._locks.pop())
 
     def plan(self, name: str, resources: Resources | None, pids_max: int) -> GroupPlan:
         """The groups of one attempt, with what it has declared as their limits."""
@@ -107,12 +121,12 @@ class Groups:
         return GroupPlan(list(dict.fromkeys([tracker, *by.values()])), writes, self._reads(by, tracker))
 
     def _version_2(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
-        if memory is not None:
+        if memory is not None and "memory" in by:
             yield f"{by['memory']}/memory.max", str(memory)
             if os.path.exists(f"{self._bases[self._trees.by_controller['memory']]}/memory.swap.max"):
                 yield f"{by['memory']}/memory.swap.max", "0"
             yield f"{by['memory']}/memory.oom.group", "1"  # half a job is no use to anybody
-        if cpu is not None:
+        if cpu is not None and "cpu" in by:
             yield f"{by['cpu']}/cpu.max", f"{_quota(cpu)} {_PERIOD_MICROSECONDS}"
 
     def _version_1(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
@@ -126,12 +140,11 @@ class Groups:
 
     def _reads(self, by: Mapping[str, str], tracker: str) -> dict[str, str]:
         is_two = self.level is Level.CGROUP2
-        return {
+        memory = {} if "memory" not in by else {
             "peak": f"{by['memory']}/{'memory.peak' if is_two else 'memory.max_usage_in_bytes'}",
             "killed": f"{by['memory']}/{'memory.events' if is_two else 'memory.oom_control'}",
-            "refused": f"{by['pids']}/pids.events",
-            "cpu": f"{tracker}/cpu.stat",
-        }
+        }  # fmt: skip
+        return {**memory, "refused": f"{by['pids']}/pids.events", "cpu": f"{tracker}/cpu.stat"}
 
 
 def number_in(text: str, name: str) -> int | None:
@@ -158,6 +171,46 @@ def _remove(base: str) -> bool:
         kill_members(os.fsencode(base))
         sleep(0.005)
     return False
+
+
+def remove_abandoned_groups(roots: Iterable[str]) -> None:
+    """Removes what executors have left that are not alive any more. Nothing is killed here: whoever is still in such a
+    group goes with the room of its executor, and the group later."""
+    for root in roots:
+        with suppress(OSError), os.scandir(root) as entries:
+            names = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+            for base in names:
+                with suppress(OSError):
+                    lock = _lock(base)
+                    if lock is not None:
+                        kernel_remove_groups([os.fsencode(base)])
+                        os.close(lock)
+
+
+def _made_and_locked(base: str) -> int:
+    """A new group, and a descriptor that holds its lock for as long as it is open."""
+    for _ in range(_LOCK_ROUNDS_MAX):  # somebody who clears up may find it before it is locked
+        os.mkdir(base)
+        with suppress(FileNotFoundError):
+            lock = _lock(base)
+            if lock is not None and os.path.exists(base):
+                return lock
+            if lock is not None:
+                os.close(lock)
+        with suppress(FileNotFoundError):
+            os.rmdir(base)
+    raise BlockingIOError(f"{base} is locked by others again and again")
+
+
+def _lock(base: str) -> int | None:
+    """None when somebody else has it."""
+    handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _quota(cpu: float) -> int:
@@ -212,16 +265,16 @@ def _has_kill(folder: str) -> bool:
         os.rmdir(probe)
 
 
-def _delegated(own: str) -> str | None:
-    """A group of version 2 whose children can have all controllers: our own, or, where processes live in a group beside
-    those of their jobs, the one above."""
+def _delegated(own: str, wanted: Collection[str] = CONTROLLERS) -> str | None:
+    """A group of version 2 whose children can have these controllers: our own, or, where processes live in a group
+    beside those of their jobs, the one above."""
     for base in (own, os.path.dirname(own)):
         try:
             has = set(Path(base, "cgroup.controllers").read_text().split())
-            if not has.issuperset(CONTROLLERS):
+            if not has.issuperset(wanted):
                 continue
             on = set(Path(base, "cgroup.subtree_control").read_text().split())
-            missing = [f"+{name}" for name in CONTROLLERS if name not in on]
+            missing = [f"+{name}" for name in wanted if name not in on]
             if missing:  # refused where the group has processes of its own
                 Path(base, "cgroup.subtree_control").write_text(" ".join(missing))
         except OSError:

@@ -19,6 +19,7 @@ from hourhand.job_kinds.child import to_the_end
 from hourhand.job_kinds.container_payload import container_faults
 from hourhand.job_kinds.interpreters import find_program
 from hourhand.job_kinds.programs import Program, ProgramRunner
+from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
 from hourhand.job_kinds.secret_files import environment_of
 from hourhand.job_kinds.work_folders import Account, account_for
 from hourhand.model.errors import Fault
@@ -82,7 +83,8 @@ class ContainerKind:
             message = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             return Failed(Reason.BAD_ARGUMENTS, clipped(message), retryable=False)
         if self._engine is None:
-            return Failed(Reason.NOT_STARTED, "this executor has no container engine that answers")
+            advice = "it needs podman or docker, or what kinds.container_engine names"
+            return Failed(Reason.NOT_STARTED, f"this executor has no container engine that answers: {advice}")
         for name, value in environment_of(task).items():
             if "\n" in value or "\r" in value:  # of a secret; it would become a variable of its own
                 message = f"the secret in the variable {name} has a line end, which containers are not given"
@@ -179,6 +181,9 @@ def _env_file(task: Task) -> bytes:
         "HOURHAND_FENCE_TOKEN": str(task.fence),
         "HOURHAND_SCHEDULED_TIME": task.scheduled_for.astimezone(UTC).isoformat().replace("+00:00", "Z"),
     }
+    told[PROGRESS_VARIABLE] = f"/work/{PROGRESS_FILE}"
+    if task.total is not None:
+        told |= {"HOURHAND_INDEX": str(task.index), "HOURHAND_TOTAL": str(task.total)}
     if task.keep_outputs is not None:
         told["HOURHAND_OUTPUT_DIR"] = "/work/output"
     return "".join(f"{name}={value}\n" for name, value in told.items()).encode("utf-8", "replace")

@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from hourhand.job_kinds.http_payload import expects
-from hourhand.model.outcome import Failed, Succeeded
+from hourhand.model.outcome import Failed, Succeeded, clipped
 from hourhand.model.retry import http_tags
 from hourhand.model.states import Reason
 
@@ -30,7 +30,8 @@ async def outcome_of_answer(
     response: aiohttp.ClientResponse, expected: Sequence[Any], bytes_max: int, seconds_max: float
 ) -> Succeeded | Failed:
     body, truncated = await _read_body(response, bytes_max, seconds_max)
-    kept = {"content-type": value} if (value := response.headers.get("Content-Type")) else {}
+    # Bytes that are no text come as halves of surrogate pairs, which can be stored nowhere.
+    kept = {"content-type": clipped(value)} if (value := response.headers.get("Content-Type")) else {}
     result = {"status": response.status, "headers": kept, "body": body, "truncated": truncated}
     if expects(response.status, expected):
         return Succeeded(result)

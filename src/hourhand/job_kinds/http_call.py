@@ -1,8 +1,11 @@
 """Makes the calls of HTTP jobs. Redirects are followed here, hop by hop, each through the checks of the first."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import aiohttp
@@ -19,14 +22,22 @@ from hourhand.job_kinds.http_payload import EXPECT_DEFAULT, header_value_is_bad
 from hourhand.job_kinds.http_tls import BadCertificate, TlsContexts
 from hourhand.model.durations import parse_duration
 from hourhand.model.errors import DatabaseUnavailable
+from hourhand.model.masking import CUT_CHARS_MIN, Masker
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.secret_refs import filled, references
 from hourhand.model.states import Reason
+from hourhand.model.webhooks import HEADERS as SIGNATURE_HEADERS
+from hourhand.model.webhooks import keys_in, signed_headers
 from hourhand.ports.job_kind import Task
 
 REDIRECTS_MAX: Final = 5
-_OURS_ALONE: Final = frozenset({"authorization", "cookie", "hourhand-callback-url", "hourhand-callback-token"})
+_OURS_ALONE: Final = frozenset(
+    {"authorization", "cookie", "hourhand-callback-url", "hourhand-callback-token", "hourhand-callback-secret"}
+    | {*SIGNATURE_HEADERS}
+)
 """Meant for one server; a redirect must not carry them to another."""
+_OF_BODY: Final = frozenset({"content-type", *SIGNATURE_HEADERS})
+"""Mean nothing without the body that they came with."""
 
 
 class RedirectBlocked(Exception):
@@ -57,8 +68,9 @@ class _Order:
 
 
 class HttpCaller:
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings, wall_clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._wall_clock = wall_clock
         self._network = Network(settings)
         self._contexts = TlsContexts(settings.ca_file)
         self._tokens = Tokens(self._network)
@@ -101,6 +113,8 @@ class HttpCaller:
             return Failed(Reason.BAD_ARGUMENTS, message, retryable=False)
         async with task.callback(callback_seconds(task.payload)) as pending:
             headers = {"Hourhand-Callback-Url": pending.url, "Hourhand-Callback-Token": pending.token}
+            if pending.secret is not None:
+                headers["Hourhand-Callback-Secret"] = pending.secret
             outcome = await self._call_in_time(task, headers)
             if isinstance(outcome, Succeeded):
                 return await pending.outcome()
@@ -131,13 +145,15 @@ class HttpCaller:
             token = await self._tokens.token(*asked, spent=token)
             order.headers["Authorization"] = f"Bearer {token}"
             outcome = await self._follow(order, payload)
-        return outcome
+        return _without_token(outcome, token)
 
     async def _order(self, task: Task, payload: Mapping[str, Any], more: Mapping[str, str]) -> _Order:
         idle = self._settings.idle_seconds_max
         if "idle_timeout" in payload:
             idle = min(idle, parse_duration(payload["idle_timeout"]).total_seconds())
-        headers = _headers(task, payload)
+        headers, data = _headers(task, payload), _encoded(payload.get("body"))
+        if "sign_with" in payload:
+            headers |= self._signature(task, payload["sign_with"], data or b"")
         if more:
             headers |= more
         private = _OURS_ALONE
@@ -147,12 +163,20 @@ class HttpCaller:
             URL(payload["url"]),
             payload.get("method", "GET"),
             headers,
-            _encoded(payload.get("body")),
+            data,
             private,
             self._network.road(payload),
             await self._contexts.of(payload) if len(payload) > 1 else self._contexts.usual,
             idle,
         )
+
+    def _signature(self, task: Task, keys: str, body: bytes) -> dict[str, str]:
+        """By the wall clock: the one who checks it has no other. The id is the run's, so that a call that is made again
+        is known to be the same."""
+        try:
+            return signed_headers(keys_in(keys), str(task.run_id), int(self._wall_clock()), body)
+        except ValueError as error:
+            raise BadSecret(f"the calls cannot be signed by what is in sign_with: {error}") from None
 
     async def _follow(self, order: _Order, payload: Mapping[str, Any]) -> Outcome:
         url, method, headers, data = order.url, order.method, order.headers, order.data
@@ -178,11 +202,27 @@ class HttpCaller:
                 raise
             if response.status == 303 or (response.status in (301, 302) and method == "POST"):
                 method, data = "GET" if method != "HEAD" else method, None
-                headers = {name: value for name, value in headers.items() if name.lower() != "content-type"}
+                headers = {name: value for name, value in headers.items() if name.lower() not in _OF_BODY}
             if target.scheme not in ("http", "https") or target.origin() != url.origin():
                 headers = {name: value for name, value in headers.items() if name.lower() not in order.private}
             url = target
         raise TooManyRedirects
+
+
+def _without_token(outcome: Outcome, token: str) -> Outcome:
+    """A server may repeat what it was sent. Secrets of the job are masked by the executor, which does not know this."""
+    if not isinstance(outcome, Succeeded | Failed) or outcome.result is None:
+        return outcome
+    masker, result = _token_masker(token), outcome.result
+    if result["truncated"]:
+        body = masker.piece(result["body"], begins_cut=False, ends_cut=True, chars_min=CUT_CHARS_MIN)
+        result = {**result, "body": body}
+    return replace(outcome, result=masker.json(result))
+
+
+@lru_cache(maxsize=16)  # tokens are shared by many calls
+def _token_masker(token: str) -> Masker:
+    return Masker({"access token": token})
 
 
 def _with_secrets(task: Task) -> Mapping[str, Any]:
@@ -223,6 +263,18 @@ def _encoded(body: Any) -> bytes | None:
 
 
 def _said(error: BaseException) -> str:
-    """An error in words: several of aiohttp's have none of their own."""
+    """An error in words that name a server and a remedy: aiohttp's own are for programmers, and several have none."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as why):
+            advice = "give its CA as tls.ca, or to all jobs by kinds.http_ca_file"
+            return f"the certificate of {error.host}:{error.port} is not believed ({why.verify_message}): {advice}"
+        case aiohttp.ClientConnectorDNSError():
+            return f"no address is known for {error.host}: {error.strerror}"
+        case aiohttp.ClientProxyConnectionError():
+            return f"the proxy {error.host}:{error.port} cannot be reached: {error.strerror}"
+        case aiohttp.ClientConnectorError() if error.strerror:
+            return f"{error.host}:{error.port} cannot be reached: {error.strerror}"
+        case aiohttp.ServerDisconnectedError():
+            return "the server closed the connection without an answer"
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,11 +1,16 @@
-"""The rarer fields of an HTTP job's payload: TLS, proxies, OAuth, completion by callback. Pure: runs in the API."""
+"""The rarer fields of an HTTP job's payload: TLS, proxies, OAuth, signatures, completion by callback.
+
+Pure: runs in the API.
+"""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from hourhand.job_kinds.payload_checks import text_faults, unknown_fields, wrong_type
-from hourhand.model.durations import DurationFault, parse_duration
+from hourhand.model.durations import DurationFault, format_duration, parse_duration
 from hourhand.model.errors import Fault
+from hourhand.model.webhooks import keys_in
 
 TLS_FIELDS: Final = ("ca", "cert", "key")
 PROXY_FIELDS: Final = ("url", "username", "password")
@@ -25,7 +30,10 @@ def duration_faults(pointer: str, value: Any, seconds_max: float) -> list[Fault]
         seconds = parse_duration(value).total_seconds()
     except DurationFault as fault:
         return [Fault(pointer, "invalid-duration", str(fault))]
-    return [] if seconds <= seconds_max else [Fault(pointer, "out-of-range", f"is at most {seconds_max:g} seconds")]
+    if seconds <= seconds_max:
+        return []
+    most = format_duration(timedelta(seconds=seconds_max))
+    return [Fault(pointer, "out-of-range", f"must be at most {most}")]
 
 
 def tls_faults(tls: Any) -> list[Fault]:
@@ -100,6 +108,16 @@ def oauth_faults(payload: Mapping[str, Any]) -> list[Fault]:
     headers = payload.get("headers")
     if isinstance(headers, Mapping) and any(str(name).lower() == "authorization" for name in headers):
         faults.append(Fault("/oauth", "invalid-value", "sets the header Authorization, which is in headers as well"))
+    return faults
+
+
+def sign_faults(sign_with: Any) -> list[Fault]:
+    faults = text_faults("/sign_with", sign_with)
+    if isinstance(sign_with, str):
+        try:
+            keys_in(sign_with)
+        except ValueError as error:
+            faults.append(Fault("/sign_with", "invalid-value", str(error)))
     return faults
 
 

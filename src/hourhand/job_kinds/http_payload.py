@@ -13,11 +13,13 @@ from hourhand.job_kinds.http_options import (
     duration_faults,
     oauth_faults,
     proxy_faults,
+    sign_faults,
     tls_faults,
     verify_faults,
 )
 from hourhand.job_kinds.payload_checks import is_integer, pointer_to, text_faults, unknown_fields, wrong_type
 from hourhand.model.errors import Fault
+from hourhand.model.webhooks import HEADERS as SIGNATURE_HEADERS
 
 FIELDS: Final = (
     "url",
@@ -31,6 +33,7 @@ FIELDS: Final = (
     "verify_tls",
     "proxy",
     "oauth",
+    "sign_with",
     "complete_by",
     "callback_timeout",
 )
@@ -46,7 +49,7 @@ _BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\\]")
 _STATUS_CLASS = re.compile(r"[1-5]xx")
 _RESERVED: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"}
-    | {"idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"}
+    | {"idempotency-key", *SIGNATURE_HEADERS}
 )
 _RESERVED_BEGINNINGS: Final = ("hourhand-", "proxy-")
 
@@ -109,6 +112,8 @@ def _option_faults(payload: Mapping[str, Any], allowed: Allowed) -> list[Fault]:
         token_url = payload["oauth"].get("token_url") if isinstance(payload["oauth"], Mapping) else None
         if isinstance(token_url, str):
             faults += url_faults("/oauth/token_url", token_url, allowed.private)
+    if "sign_with" in payload:
+        faults += sign_faults(payload["sign_with"])
     if "complete_by" in payload or "callback_timeout" in payload:
         faults += callback_faults(payload)
     return faults
@@ -166,7 +171,8 @@ def _header_faults(headers: Any) -> list[Fault]:
         if not _TOKEN.fullmatch(name):
             faults.append(Fault(pointer, "header-injection", f"{name!r} cannot be the name of a header"))
         elif name.lower() in _RESERVED or name.lower().startswith(_RESERVED_BEGINNINGS):
-            faults.append(Fault(pointer, "header-reserved", f"{name} is set by Hourhand"))
+            hint = "sign_with has calls signed" if name.lower() in SIGNATURE_HEADERS else None
+            faults.append(Fault(pointer, "header-reserved", f"{name} is set by Hourhand and not by jobs", hint))
         faults += text_faults(pointer, value)
         texts = [value.get("prefix"), value.get("suffix")] if isinstance(value, Mapping) else [value]
         if any(isinstance(text, str) and header_value_is_bad(text) for text in texts):

@@ -17,6 +17,7 @@ from typing import Final
 
 from hourhand.job_kinds import launcher_process
 from hourhand.job_kinds.cgroups import GroupPlan
+from hourhand.job_kinds.private_places import NOWHERE, PrivatePlaces
 from hourhand.job_kinds.work_folders import Account
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
@@ -41,6 +42,8 @@ class SetUp:
     """What no program may see."""
     groups: Sequence[str] = ()
     """The folders that groups of attempts are made in."""
+    places: PrivatePlaces = NOWHERE
+    """Of which each attempt sees its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,10 @@ class Launch:
     limits: Sequence[tuple[int, int, int]]
     """Which limit of the process, soft, hard."""
     contained: bool
-    remove: Sequence[Path]
+    parts: Sequence[str]
     """Folders that go at the end if they are empty, its own last."""
+    marks: Sequence[int] = ()
+    """When each was changed last: all stay if that is so at the end too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Ended:
     written_bytes: int = 0
     readings: Sequence[str] = ()
     """What the plan's reads came to, in their order."""
+    folder_is_untouched: bool = False
+    """Nobody has changed anything in it: it can be another's."""
 
 
 class Launched:
@@ -168,7 +175,8 @@ class Launcher:
             _bytes(part for pair in plan.writes for part in pair),
             _bytes(plan.reads.values()),
             [b"%d" % part for limit in what.limits for part in limit],
-            _bytes(map(os.fspath, what.remove)),
+            _bytes(what.parts),
+            [b"%d" % mark for mark in what.marks],
         )
         launched = Launched(self, number)
         self.send(*lists, handles=standard)
@@ -226,6 +234,8 @@ class Launcher:
             () if account is None else (b"%d" % account.user_id, b"%d" % account.group_id),
             _bytes(map(os.fspath, set_up.hidden)),
             _bytes(set_up.groups),
+            _bytes(set_up.places.places),
+            _bytes(set_up.places.shared),
         )
 
     def _hear(self) -> None:
@@ -319,13 +329,14 @@ def _wait(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _ended(fields: Sequence[bytes]) -> Ended:
-    status, step, number, error, is_removed, used, *readings = fields
+    status, step, number, error, folder, used, *readings = fields
     cpu, memory, read, written = map(float, used.split())
     code = os.waitstatus_to_exitcode(int(status))
     texts = [reading.decode("ascii", "replace") for reading in readings]
+    is_removed, is_untouched = folder == launcher_process.REMOVED, folder == launcher_process.UNTOUCHED
     return Ended(
-        code, step.decode(), int(number), os.fsdecode(error), is_removed == b"1", cpu, int(memory), int(read),
-        int(written), texts,
+        code, step.decode(), int(number), os.fsdecode(error), is_removed, cpu, int(memory), int(read), int(written),
+        texts, is_untouched,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ _READ_BYTES_MAX = 4096
 _LIST_BYTES_MAX = 1 << 20
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 0x1000, 0x2000, 0x4000, 0x80000
 _MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
 _MS_NO_PROGRAMS = 0x8
 _MS_PLAIN = 0x2 | 0x4 | _MS_NO_PROGRAMS  # no set-user-id, no devices
@@ -30,10 +30,12 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
 
-_SHARED_MEMORY = b"/dev/shm"
+SHARED_MEMORY = b"/dev/shm"
+_TMP_FOLDER = b"/.hourhand-tmp"
+"""In the attempt's own folder; the executor makes it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_prctl, _unshare, _mount_, _syscall = _libc.prctl, _libc.unshare, _libc.mount, _libc.syscall
+_prctl, _unshare, _mount_, syscall = _libc.prctl, _libc.unshare, _libc.mount, _libc.syscall
 _prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 _mount_.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _hardest: dict[int, int] = {}
@@ -47,19 +49,19 @@ set_limit = resource.setrlimit
 def adopt_orphans() -> None:
     """What loses its parent below us becomes our child."""
     if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise _fault("prctl")
+        raise last_fault("prctl")
 
 
 def die_with_parent() -> None:
     """After a change of user, which clears it."""
     if _prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0) != 0:
-        raise _fault("prctl")
+        raise last_fault("prctl")
 
 
 def gain_nothing() -> None:
     """No program that is executed from now on, whatever its mode, has more rights than this process."""
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise _fault("prctl")
+        raise last_fault("prctl")
 
 
 def bounds(limits: Sequence[int]) -> Bounds:
@@ -144,20 +146,26 @@ def parent_of(pid: int) -> int:
 # --- what it can see and reach ----------------------------------------------------------------------------------
 
 
-def landlock_rules() -> int:
-    """Rules that leave files alone but set apart: who is outside cannot be looked into, nor, from version 6 on,
-    signalled or reached by abstract sockets. A descriptor, negative where the kernel has no Landlock."""
-    version: int = _libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+def landlock_version() -> int:
+    """Not above 0 where the kernel has no Landlock."""
+    version: int = syscall(_LANDLOCK_CREATE, None, 0, 1)
+    return version
+
+
+def landlock_rules(asked: int = _LANDLOCK_MAKE_DEVICES) -> int:
+    """Rules that set apart: who is outside cannot be looked into, nor, from version 6 on, signalled or reached by
+    abstract sockets; files are left alone but for what is asked. A descriptor, negative without Landlock."""
+    version = landlock_version()
     if version <= 0:
         return -1
-    rules = (ctypes.c_uint64 * 3)(_LANDLOCK_MAKE_DEVICES, 0, _LANDLOCK_SCOPES)
-    handle: int = _libc.syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
+    rules = (ctypes.c_uint64 * 3)(asked, 0, _LANDLOCK_SCOPES)
+    handle: int = syscall(_LANDLOCK_CREATE, ctypes.byref(rules), 24 if version >= 6 else 8, 0)
     return handle
 
 
 def landlock(rules: int) -> None:
-    if _syscall(_LANDLOCK_RESTRICT, rules, 0) != 0:
-        raise _fault("landlock")
+    if syscall(_LANDLOCK_RESTRICT, rules, 0) != 0:
+        raise last_fault("landlock")
 
 
 def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
@@ -166,7 +174,7 @@ def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
     us."""
     user, group = os.geteuid(), os.getegid()
     if _unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
-        raise _fault("unshare")
+        raise last_fault("unshare")
     if user != 0:
         write(b"/proc/self/setgroups", b"deny")
         write(b"/proc/self/uid_map", b"%d %d 1" % (user, user))
@@ -178,13 +186,22 @@ def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
             if os.path.isdir(path):
                 _mount(b"tmpfs", path, b"tmpfs", _MS_PLAIN, b"size=64k,mode=711")
                 if room.startswith(path + b"/"):
-                    os.makedirs(room, 0o711)
+                    _make_way(room)
                     _mount(b"/proc/self/fd/%d" % handle, room, None, _MS_BIND)
             elif os.path.exists(path):
                 _mount(b"/dev/null", path, None, _MS_BIND)
         _mount(b"tmpfs", stage, b"tmpfs", _MS_PLAIN, b"size=1m,mode=711")
     finally:
         os.close(handle)
+
+
+def _make_way(folder: bytes) -> None:
+    """Makes the folder, with those on the way to it, for everybody to pass through but not to see what is there."""
+    mask = os.umask(0o066)
+    try:
+        os.makedirs(folder)
+    finally:
+        os.umask(mask)
 
 
 def hide_processes() -> None:
@@ -203,24 +220,55 @@ def shut_groups() -> None:
             _mount(None, place, None, _MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
 
 
-def mounts_of(room: bytes, stage: bytes, name: bytes) -> Mounts:
-    """What leaves only the folder of that name in the room. The stage is a folder in the room, with an empty one of the
-    name in it. Shared memory is the attempt's own too: files there would stay, and with them the memory."""
-    shared = (b"tmpfs", _SHARED_MEMORY, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777")
-    return (
-        *((shared,) if os.path.exists(_SHARED_MEMORY) else ()),
-        (room + b"/" + name, stage + b"/" + name, None, _MS_BIND, None),
-        (stage, room, None, _MS_BIND | _MS_REC, None),
-    )
+class View:
+    """What an attempt sees in place of the room of all folders, and of the places for temporary files."""
+
+    def __init__(self, room: bytes, stage: bytes, places: Sequence[bytes], shared: Sequence[bytes]) -> None:
+        self._room = room
+        self._stage = stage
+        self._shared = [(folder, _below(folder, places)) for folder in shared]
+        self._holder = next((place for place in places if room.startswith(place + b"/")), None)
+        """The place that the room itself lies in. Whoever covers it has to let the way to the room through."""
+        others = [place for place in places if place != self._holder]
+        self._memory = [place for place in others if place == SHARED_MEMORY]
+        self._others = [place for place in others if place != SHARED_MEMORY]
+        self._flags = _MS_BIND | _MS_REC if shared else _MS_BIND
+
+    def mounts_of(self, name: bytes) -> Mounts:
+        """What leaves only the folder of that name in the room, and in each place the one for temporary files that is
+        in it. The stage has an empty folder of the name. Shared memory is a memory of the attempt's own: files there
+        would stay, and with them the memory."""
+        room, stage, holder = self._room, self._stage, self._holder
+        tmp = room + b"/" + name + _TMP_FOLDER
+        mounts: list[tuple[bytes, bytes, bytes | None, int, bytes | None]] = []
+        if holder is not None:
+            mounts.append((tmp, tmp, None, _MS_BIND, None))  # so that it can be moved, with all that is mounted in it
+        for folder, point in self._shared:
+            if os.path.isdir(folder):
+                mounts.append((folder, tmp + b"/" + point, None, _MS_BIND | _MS_REC, None))
+        mounts.append((room + b"/" + name, stage + b"/" + name, None, _MS_BIND, None))
+        if holder is None:
+            mounts += [(tmp, place, None, self._flags, None) for place in self._others]
+            mounts.append((stage, room, None, _MS_MOVE, None))
+        else:
+            mounts.append((stage, tmp + room[len(holder) :], None, _MS_MOVE, None))
+            mounts.append((tmp, holder, None, _MS_MOVE, None))
+            mounts += [(holder, place, None, self._flags, None) for place in self._others]
+        mounts += [(b"tmpfs", place, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777") for place in self._memory]
+        return mounts
+
+
+def _below(folder: bytes, places: Sequence[bytes]) -> bytes:
+    return next(folder[len(place) + 1 :] for place in places if folder.startswith(place + b"/"))
 
 
 def see_one_folder(mounts: Mounts) -> None:
     """Lets this process see nothing in the room but one folder."""
     if _unshare(_CLONE_NEWNS) != 0:
-        raise _fault("unshare")
+        raise last_fault("unshare")
     for mount in mounts:
         if _mount_(*mount) != 0:
-            raise _fault("mount")
+            raise last_fault("mount")
 
 
 # --- control groups ---------------------------------------------------------------------------------------------
@@ -295,6 +343,17 @@ def remove_all(folders: Iterable[bytes]) -> bool:
     return True
 
 
+def are_as_marked(folders: Sequence[bytes], marks: Sequence[bytes]) -> bool:
+    """Whether nobody has changed these folders since, nor put anything into them."""
+    try:
+        for folder, mark in zip(folders, marks, strict=True):
+            if os.stat(folder).st_ctime_ns != int(mark):
+                return False
+    except OSError:
+        return False
+    return True
+
+
 # --- files ------------------------------------------------------------------------------------------------------
 
 
@@ -340,9 +399,9 @@ def read(path: bytes, bytes_max: int = _READ_BYTES_MAX) -> bytes:
 
 def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
     if _mount_(source, target, kind, flags, data) != 0:
-        raise _fault("mount")
+        raise last_fault("mount")
 
 
-def _fault(name: str) -> OSError:
+def last_fault(name: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, f"{name}: {os.strerror(number)}")

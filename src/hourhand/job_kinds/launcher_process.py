@@ -24,20 +24,26 @@ from functools import partial
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # last: some of our names are the standard library's
+    import launcher_attempt as attempts  # type: ignore[import-not-found]
+    import launcher_fence as fence  # type: ignore[import-not-found]
     import launcher_keeper as keeper  # type: ignore[import-not-found]
     import launcher_kernel as kernel  # type: ignore[import-not-found]
 else:
+    from hourhand.job_kinds import launcher_attempt as attempts
+    from hourhand.job_kinds import launcher_fence as fence
     from hourhand.job_kinds import launcher_keeper as keeper
     from hourhand.job_kinds import launcher_kernel as kernel
 
 PACKET_BYTES_MAX = 128 * 1024
 HANDLES_SPACE = socket.CMSG_SPACE(4 * 4)
 HEARD_AT_ONCE = 16
-PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.001, 0.1
+PAUSE_SECONDS_MAX = 0.1
 BURY_SECONDS = 1.0
 """How long what has lost its parent and died may wait to be buried. Until then it counts as a process."""
 FAREWELL_SECONDS_MAX = 10.0
 NOT_EXECUTED = 127
+LEFT, REMOVED, UNTOUCHED = b"0", b"1", b"2"
+"""What has become of an attempt's folder."""
 MASKED = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
 """Meant for the executor, which decides what follows. Masked, not ignored: what is ignored stays so in programs."""
 
@@ -66,39 +72,13 @@ def main() -> None:
     launcher.end_everything()
 
 
-class Attempt:
-    """One program, from its request to its report."""
-
-    def __init__(self, number: bytes, groups: Fields, reads: Fields, folders: Fields) -> None:
-        self.number = number
-        self.groups = groups
-        """Control groups of its own; by the first one its processes are found and killed."""
-        self.reads = reads
-        """What of them is to be reported."""
-        self.folders = folders
-        """To be removed at the end if they are empty, in this order; the last one is its own."""
-        self.name = folders[-1].rpartition(b"/")[2]
-        self.pid = 0
-        """Of its first process, or of its keeper where there are no groups."""
-        self.is_kept = False
-        self.handle = -1
-        self.has_exited = False
-        self.has_grace = False
-        """It was asked to end: what it started is not killed with its first process."""
-        self.is_left = False
-        """The executor was told that something may be left, and looks after it."""
-        self.pause = PAUSE_SECONDS_MIN
-        self.look_at = 0.0
-        self.readings: Fields = ()
-
-
 class Launcher:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._attempts: dict[bytes, Attempt] = {}
-        self._by_handle: dict[int, Attempt] = {}
-        self._by_pid: dict[int, Attempt] = {}
-        self._waiting: set[Attempt] = set()
+        self._attempts: dict[bytes, attempts.Attempt] = {}
+        self._by_handle: dict[int, attempts.Attempt] = {}
+        self._by_pid: dict[int, attempts.Attempt] = {}
+        self._waiting: set[attempts.Attempt] = set()
         """Their first process has ended, and something of them is left."""
         self._bury_at = 0.0
         self._has_orphans = False
@@ -107,9 +87,10 @@ class Launcher:
         self._account: tuple[int, int] | None = None
         self._contains = False
         self._rules = -1
-        self._room: bytes | None = None
-        """Where the folders of attempts are; None where all may see all of them."""
         self._stage = b""
+        self._view: kernel.View | None = None
+        """What attempts see; None where all may see all."""
+        self._fence: fence.Fence | None = None
         self._faults, self._faults_write = os.pipe()
         os.set_blocking(self._faults, False)
         self._told: dict[int, Fields] = {}
@@ -170,7 +151,9 @@ class Launcher:
             if attempt is not None:
                 {b"ask": self._ask, b"kill": self._kill, b"reap": self._reap}[verb](attempt)
 
-    def _set_up(self, how: Fields, account: Fields, hidden: Fields, groups: Fields) -> None:
+    def _set_up(
+        self, how: Fields, account: Fields, hidden: Fields, groups: Fields, places: Fields, shared: Fields
+    ) -> None:
         """Once, before anything is launched. Says what it could do; whether that is enough is the executor's to say."""
         done = []
         contains, room = how
@@ -184,16 +167,20 @@ class Launcher:
             with contextlib.suppress(OSError):
                 self._stage = os.path.join(room, b".stage")
                 kernel.hide(hidden, room, self._stage)
-                self._room = room
+                self._view = kernel.View(room, self._stage, places, shared)
                 done.append(b"mounts")
-            if self._room is not None and self._account is None and groups:
+            if self._view is None:
+                with contextlib.suppress(OSError):
+                    self._fence = fence.Fence(places, shared)
+                    done.append(b"fence")
+            if self._view is not None and self._account is None and groups:
                 with contextlib.suppress(OSError):
                     ways = [(group, b"/proc/self/fd/%d" % os.open(group, os.O_PATH | os.O_CLOEXEC)) for group in groups]
                     kernel.shut_groups()
                     self._ways = ways
                     done.append(b"groups")
             with contextlib.suppress(OSError):  # only root may
-                if self._room is not None:
+                if self._view is not None:
                     kernel.hide_processes()
                     done.append(b"proc")
         elif (
@@ -203,21 +190,22 @@ class Launcher:
         self._say(b"ready", b" ".join(done))
 
     def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
-        [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders = what
+        [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders, marks = what
         if self._ways:
             groups, writes, reads = map(self._reached, (groups, writes, reads))
-        attempt = Attempt(number, groups, reads, folders)
+        attempt = attempts.Attempt(number, groups, reads, folders, marks)
         step = b"prepare"
-        room = self._room if contains == b"1" else None
+        view = self._view if contains == b"1" else None
         joins: list[int] = []
+        rules = self._rules
         try:
             for group in groups:
                 os.mkdir(group, 0o755)
             for target, value in zip(writes[::2], writes[1::2], strict=True):
                 kernel.write(target, value)
-            if room is not None:
-                attempt.folders = [self._stage + b"/" + attempt.name, *folders]
-                os.mkdir(attempt.folders[0], 0o700)
+            if view is not None:
+                attempt.point = (self._stage + b"/" + attempt.name,)
+                os.mkdir(attempt.point[0], 0o700)
             program = list(argv), environment_of(environment), path
             if not self._contains:
                 step = b"enter"
@@ -229,22 +217,27 @@ class Launcher:
                 for group in groups:
                     joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
                 bounds = kernel.bounds([int(part) for part in limits])
-                mounts = None if room is None else kernel.mounts_of(room, self._stage, attempt.name)
+                mounts = None if view is None else view.mounts_of(attempt.name)
+                if self._fence is not None:
+                    rules = self._fence.rules_for(folders[-1])
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
-                    become = partial(self._become, program, handles, joins, bounds, mounts, start_in, contains == b"1")
+                    apart = rules if contains == b"1" else None
+                    become = partial(self._become, program, handles, joins, bounds, mounts, start_in, apart)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
         except OSError as error:
             kernel.remove_groups(groups)
-            kernel.remove_all(attempt.folders[: len(attempt.folders) - len(folders)])
+            kernel.remove_all(attempt.point)
             self._say(b"refused", number, step, b"%d" % (error.errno or 0), os.fsencode(str(error)))
             return
         finally:
             for join in joins:
                 os.close(join)
+            if rules != self._rules:
+                os.close(rules)
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
@@ -254,7 +247,7 @@ class Launcher:
             paths = [way + path[len(group) :] if path.startswith(group + b"/") else path for path in paths]
         return paths
 
-    def _ask(self, attempt: Attempt) -> None:
+    def _ask(self, attempt: attempts.Attempt) -> None:
         """Asks everything of an attempt to end, each once: what is not in the first one's group, by itself."""
         attempt.has_grace = True
         if attempt.is_kept:
@@ -269,7 +262,7 @@ class Launcher:
         if not attempt.groups:
             self._say(b"asked", attempt.number, b"%d" % attempt.pid)
 
-    def _kill(self, attempt: Attempt) -> None:
+    def _kill(self, attempt: attempts.Attempt) -> None:
         attempt.has_grace = False
         if attempt.is_kept:
             os.kill(attempt.pid, keeper.KILL)
@@ -278,7 +271,7 @@ class Launcher:
         for group in attempt.groups[:1]:
             kernel.kill_members(group)
 
-    def _reap(self, attempt: Attempt) -> None:
+    def _reap(self, attempt: attempts.Attempt) -> None:
         """The executor has seen to what was left."""
         if attempt.has_exited:
             self._finish(attempt)
@@ -292,9 +285,10 @@ class Launcher:
 
     def _become(
         self, program: kernel.Program, handles: Sequence[int], joins: Sequence[int], bounds: kernel.Bounds,
-        mounts: kernel.Mounts | None, start_in: bytes, contains: bool,
+        mounts: kernel.Mounts | None, start_in: bytes, rules: int | None,
     ) -> None:  # fmt: skip
-        """In the child: becomes the program, or says why not and ends. Never returns."""
+        """In the child: becomes the program, or says why not and ends. Never returns. Without rules it may gain
+        rights."""
         step = b"contain"
         try:
             os.setsid()
@@ -310,10 +304,10 @@ class Launcher:
             step = b"enter"
             os.chdir(start_in)
             step = b"contain"
-            if contains:
+            if rules is not None:
                 kernel.gain_nothing()
-                if self._rules >= 0:
-                    kernel.landlock(self._rules)
+                if rules >= 0:
+                    kernel.landlock(rules)
             os.dup2(handles[0], 0)
             os.dup2(handles[1], 1)
             os.dup2(handles[2], 2)
@@ -330,13 +324,13 @@ class Launcher:
 
     # --- ends -------------------------------------------------------------------------------------------------
 
-    def _note_exit(self, attempt: Attempt) -> None:
+    def _note_exit(self, attempt: attempts.Attempt) -> None:
         self._epoll.unregister(attempt.handle)
         os.close(attempt.handle)
         attempt.has_exited = True
         self._look(attempt)
 
-    def _look(self, attempt: Attempt) -> None:
+    def _look(self, attempt: attempts.Attempt) -> None:
         """Finishes the attempt if nothing of it is left; else sees to it, and looks again later."""
         if attempt.groups:
             attempt.readings = [kernel.read_small(path) for path in attempt.reads]
@@ -356,7 +350,7 @@ class Launcher:
                 self._signal_group(attempt, signal.SIGKILL)
             self._say(b"left", attempt.number, b"%d" % attempt.pid)
 
-    def _finish(self, attempt: Attempt) -> None:
+    def _finish(self, attempt: attempts.Attempt) -> None:
         self._waiting.discard(attempt)
         _, status, used = os.wait4(attempt.pid, 0)
         del self._attempts[attempt.number], self._by_pid[attempt.pid]
@@ -365,12 +359,17 @@ class Launcher:
         took: Fields = [b"%.6f" % fact for fact in facts]
         if attempt.is_kept and (report := self._report_of(attempt.pid)):  # else somebody has killed it
             first, status, took = int(report[0]), int(report[1]), report[2:]
+        elif attempt.is_kept:
+            attempt.marks = ()  # nobody knows what is left of it
         step, number, said = self._fault_of(first) if status == NOT_EXECUTED << 8 else (b"", b"0", b"")
-        is_removed = kernel.remove_all(attempt.folders)
+        kernel.remove_all(attempt.point)
+        if attempt.marks and kernel.are_as_marked(attempt.folders, attempt.marks):
+            folder = UNTOUCHED
+        else:
+            folder = REMOVED if kernel.remove_all(attempt.folders) else LEFT
         self._say(
-            b"ended", attempt.number, b"%d" % status, step, number, said, b"1" if is_removed else b"0",
-            b" ".join(took), *attempt.readings,
-        )  # fmt: skip
+            b"ended", attempt.number, b"%d" % status, step, number, said, folder, b" ".join(took), *attempt.readings
+        )
 
     def _report_of(self, pid: int) -> Fields:
         """What a keeper has said: its program's first process, how that ended, what all of it took."""
@@ -415,10 +414,11 @@ class Launcher:
         if self._unsent:
             return 0.01
         if self._waiting:
-            return max(0.0, min(attempt.look_at for attempt in self._waiting) - time.monotonic())
+            soonest: float = min(attempt.look_at for attempt in self._waiting)
+            return max(0.0, soonest - time.monotonic())
         return BURY_SECONDS if self._attempts or self._has_orphans else -1
 
-    def _signal_group(self, attempt: Attempt, number: int) -> None:
+    def _signal_group(self, attempt: attempts.Attempt, number: int) -> None:
         try:
             os.killpg(attempt.pid, number)  # not waited for yet: the number is its own
         except ProcessLookupError:  # it has no session yet

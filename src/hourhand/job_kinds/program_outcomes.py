@@ -8,12 +8,13 @@ from typing import Final
 
 from hourhand.job_kinds.cgroups import number_in
 from hourhand.job_kinds.child import signal_name
+from hourhand.job_kinds.disk_watch import Watched
 from hourhand.job_kinds.launcher import Ended
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.resources import Resources, tell_size
 from hourhand.model.retry import exit_tags, signal_tags
 from hourhand.model.states import Reason
-from hourhand.model.usage import Level, Usage
+from hourhand.model.usage import DiskLevel, Level, Usage
 
 _PASSING_ERRORS: Final = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.ENOSPC}
@@ -53,13 +54,24 @@ def _too_much_memory(resources: Resources | None) -> str:
     return f"needed more memory than the {allowed} of resources.memory, and the kernel ended it; declare more"
 
 
-def not_started(program: str, path: str, number: int | None, error: str) -> Failed:
-    """Of a program that could not be executed."""
+def too_much_disk(used: int, limit: int, resources: Resources | None, error_tail: Iterable[str]) -> Failed:
+    """Of a program that was ended for it."""
+    is_declared = resources is not None and resources.disk is not None
+    whose = "resources.disk" if is_declared else "its executor (kinds.disk_bytes_max)"
+    allowed = f"the {tell_size(limit)} of {whose}"
+    message = f"took {tell_size(used)} of disk, more than {allowed}, and was ended; declare more"
+    return Failed(Reason.DISK_LIMIT, clipped(message + "".join(f"\n{line}" for line in error_tail)))
+
+
+def not_started(program: str, path: str, number: int | None, error: str, is_private: bool = False) -> Failed:
+    """Of a program that could not be executed. Private: where it would lie, every attempt sees its own folder."""
     if number == errno.EACCES and "/" not in program and shutil.which(program, path=path) is None:
         number = errno.ENOENT  # a folder in PATH that the user may not enter hides that the program is nowhere
     match number:
         case errno.ENOENT | errno.ENOTDIR:
             reason, message = Reason.EXEC_NOT_FOUND, f"{_what_is_missing(program, path)} was not found on this executor"
+            if is_private and os.path.exists(program):
+                message = f"{program!r} is not seen by programs: every attempt has that place to itself (kinds.shared)"
         case errno.EACCES | errno.EPERM:
             reason, message = Reason.NOT_EXECUTABLE, f"{program!r} may not be executed"
         case errno.ENOEXEC:
@@ -86,7 +98,7 @@ def not_prepared(step: str, error: str) -> Failed:
     return Failed(Reason.NOT_STARTED, clipped(f"{what}: {error}"))
 
 
-def usage_of(ended: Ended, readings: Mapping[str, str], level: Level) -> Usage:
+def usage_of(ended: Ended, readings: Mapping[str, str], level: Level, disk: Watched | None = None) -> Usage:
     peak = readings.get("peak", "").strip()
     microseconds = number_in(readings.get("cpu", ""), "usage_usec")
     return Usage(
@@ -95,4 +107,6 @@ def usage_of(ended: Ended, readings: Mapping[str, str], level: Level) -> Usage:
         int(peak) if peak.isdecimal() else ended.memory_bytes_peak,
         ended.read_bytes,
         ended.written_bytes,
+        DiskLevel.NONE if disk is None else DiskLevel.WATCHED,
+        None if disk is None else disk.bytes_peak,
     )

@@ -9,29 +9,29 @@ ended, everything the program started is ended too.
 import asyncio
 import errno
 import os
-import resource
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
-from hourhand.job_kinds.cgroups import GroupPlan, Groups, find_trees, remove_groups
+from hourhand.job_kinds.cgroups import GroupPlan, remove_groups
 from hourhand.job_kinds.child import first_of, to_the_end
-from hourhand.job_kinds.launcher import Ended, Launch, Launched, Launcher, LauncherDied, SetUp
+from hourhand.job_kinds.disk_watch import Watched
+from hourhand.job_kinds.launcher import Ended, Launch, Launched, LauncherDied
 from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, many_of
-from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, usage_of
-from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE, ProgressFiles
-from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for, remove
+from hourhand.job_kinds.program_host import ProgramHost, ProgramSettings
+from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, too_much_disk, usage_of
+from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
+from hourhand.job_kinds.spare_folders import OwnFolder
+from hourhand.job_kinds.work_folders import remove
 from hourhand.model.outcome import Lost, Outcome
-from hourhand.model.resources import Resources
-from hourhand.model.usage import Level
 from hourhand.ports.job_kind import Task
-from hourhand.telemetry import emit
-from hourhand.telemetry.events import Event
+
+__all__ = ["OUTPUT_FOLDER", "Program", "ProgramRunner", "ProgramSettings"]
 
 _Value = TypeVar("_Value")
 OUTPUT_FOLDER: Final = "output"
@@ -42,26 +42,6 @@ _LOOK_SECONDS_MAX: Final = 0.5
 _NO_SESSION: Final = -1
 _TAIL_LINES: Final = 10
 _TAIL_CHARS: Final = 300
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramSettings:
-    grace_seconds: float = 10.0
-    """How long a cancelled program may take to end by itself before it is killed."""
-    run_as: str | None = "nobody"
-    """The user that programs run as when the executor is root; None keeps root, with all that follows."""
-    work_root: str | None = None
-    """Where attempts get their private folders; None makes a new folder in the system's place for such files."""
-    path: str | None = None
-    """The PATH that programs are found in and started with; None passes the executor's own on."""
-    containment: Literal["full", "none"] = "full"
-    """`none` starts programs a little faster, without limits, and lets them see all that their user may see."""
-    pids_max: int = 512
-    """Processes and threads that an attempt may have at once, unless its job declares another number."""
-    open_files_max: int = 4096
-    """Files that one process of an attempt may have open."""
-    hidden: tuple[Path, ...] = ()
-    """What contained programs do not see, besides the folders of other attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +71,13 @@ class ProgramRunner:
     def __init__(self, settings: ProgramSettings | None = None) -> None:
         self._settings = settings or ProgramSettings()
         self.path = self._settings.path or os.environ.get("PATH") or os.defpath
-        self._host: _Host | None = None
+        self._host: ProgramHost | None = None
         self._users = 0
 
     async def open(self) -> None:
         self._users += 1
         if self._host is None:
-            self._host = _Host(self._settings, self.path)
+            self._host = ProgramHost(self._settings, self.path)
             await self._host.open()
 
     async def close(self) -> None:
@@ -131,91 +111,25 @@ class ProgramRunner:
         return attempt.outcome() if attempt.finish_at_once() else await to_the_end(attempt.finish)
 
 
-class _Host:
-    """What all attempts of an executor share: the room, the launcher, the groups."""
-
-    def __init__(self, settings: ProgramSettings, path: str) -> None:
-        self.settings = settings
-        self.path = path
-        self.contains = settings.containment == "full"
-        self.account: Account | None = account_for(settings.run_as)
-        self.folders = WorkFolders(settings.work_root, self.account)
-        self.groups: Groups | None = None
-        self.level = Level.NONE
-        self.progress = ProgressFiles()
-        self.nothing = -1
-
-    async def open(self) -> None:
-        room = await asyncio.to_thread(self.folders.open)
-        try:
-            if self.contains:
-                (room / ".stage").mkdir(0o711)
-                (room / ".stage").chmod(0o711)
-                self._open_groups(room)
-            self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            bases = () if self.groups is None else self.groups.bases
-            self.launcher = Launcher(SetUp(room, self.account, self.contains, self.settings.hidden, bases))
-            await self.launcher.open()
-            if self.contains:
-                emit(Event.PROGRAMS_CONTAINED, limits=self.level.value, by=sorted(self.launcher.abilities))
-        except BaseException:
-            await self.close()
-            raise
-
-    def _open_groups(self, room: Path) -> None:
-        self.level = Level.RLIMITS
-        groups = Groups(find_trees(), room.name)
-        if groups.level is Level.RLIMITS:
-            return
-        self.folders.remember(groups.bases)
-        try:
-            groups.open()
-        except OSError:  # they could be made a moment ago
-            groups.close()
-        else:
-            self.groups, self.level = groups, groups.level
-
-    async def close(self) -> None:
-        if hasattr(self, "launcher"):
-            await self.launcher.close()
-        if self.nothing >= 0:
-            os.close(self.nothing)
-        if self.groups is not None:
-            await asyncio.to_thread(self.groups.close)
-        await asyncio.to_thread(self.folders.close)
-
-    def plan(self, name: str, resources: Resources | None) -> GroupPlan:
-        return GroupPlan() if self.groups is None else self.groups.plan(name, resources, self.settings.pids_max)
-
-    def limits(self, resources: Resources | None) -> list[tuple[int, int, int]]:
-        """Of every single process; what groups limit for all of an attempt together is left to them."""
-        if not self.contains:
-            return []
-        files = self.settings.open_files_max
-        limits = [(resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_NOFILE, files, files)]
-        if self.groups is None:
-            memory = None if resources is None else resources.memory
-            if memory is not None:
-                limits.append((resource.RLIMIT_AS, memory, memory))
-            pids = (None if resources is None else resources.pids) or self.settings.pids_max
-            # The kernel counts all processes of the user, also those that are no business of this attempt.
-            most = pids + _tasks_of_machine()
-            limits.append((resource.RLIMIT_NPROC, most, most))
-        return limits
-
-
 class _Attempt:
     """One program, from its folder to its exit code."""
 
-    def __init__(self, task: Task, program: Program, host: _Host) -> None:
+    def __init__(self, task: Task, program: Program, host: ProgramHost) -> None:
         self._task = task
         self._program = program
         self._host = host
         self._plan = GroupPlan()
+        self._inner = "" if task.keep_outputs is None else OUTPUT_FOLDER
+        self._own: OwnFolder | None = None
+        """Its folder, where that may be given to another attempt afterwards."""
         self._folder: Path | None = None
+        """Its folder, until there is nothing to be done about it any more."""
         self._start_in = Path()
         self._launched: Launched | None = None
         self._end: Ended | None = None
+        self._disk: Watched | None = None
+        self._disk_used: int | None = None
+        """It was ended for having taken so much disk."""
         self._pipes: list[int] = []
         self._readers: list[LineReader] = []
         self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -224,25 +138,37 @@ class _Attempt:
     async def prepare_slowly(self, _: asyncio.Event) -> None:
         """In a thread: there are files to write. The launcher is started again if it has died."""
         await self._host.launcher.open()
-        await asyncio.to_thread(self.prepare)
+        self._take_folder()
+        await asyncio.to_thread(self._fill_folder)
 
     def prepare(self) -> None:
-        name = f"{self._task.run_id}-{self._task.fence}"
+        self._take_folder()
+        self._fill_folder()
+
+    def _take_folder(self) -> None:
+        host, name = self._host, f"{self._task.run_id}-{self._task.fence}"
+        self._plan = host.plan(name, self._task.resources)
+        if host.contains:
+            self._own = host.spares.take(self._inner)
+            self._folder = self._own.path
+        else:
+            self._folder, _ = host.folders.make(name, "")
+
+    def _fill_folder(self) -> None:
+        assert self._folder is not None
         folders, program = self._host.folders, self._program
-        self._folder, self._start_in = folders.make(name, program.cwd)
+        self._start_in = folders.make_start(self._folder, program.cwd) if program.cwd else self._folder
         if program.files:
             folders.add(self._folder, program.files)
-        if self._task.keep_outputs is not None:
-            folders.make_inner(self._folder, OUTPUT_FOLDER)
+        if self._inner and self._own is None:
+            folders.make_inner(self._folder / self._inner)
         if program.prepare is not None:  # last: it may hand all of it to another user
             program.prepare(self._folder)
 
     def launch(self) -> None:
         """Hands the program to the launcher. That it could not be started is heard as its end."""
         assert self._folder is not None
-        host, task = self._host, self._task
-        self._plan = host.plan(self._folder.name, task.resources)
-        inner = [] if task.keep_outputs is None else [self._folder / OUTPUT_FOLDER]
+        host, task, own = self._host, self._task, self._own
         what = Launch(
             self._program.argv,
             self._environment(str(self._folder)),
@@ -252,7 +178,8 @@ class _Attempt:
             self._plan,
             host.limits(task.resources),
             host.contains and self._program.contained,
-            [*inner, self._folder],
+            self._parts() if own is None else own.parts,
+            () if own is None else own.marks,
         )
         out, out_of_program = os.pipe()
         err, err_of_program = os.pipe()
@@ -274,6 +201,21 @@ class _Attempt:
             LineReader(err, "stderr", self._keep_and_log),
         ]
         host.progress.watch(self._folder, task.progress)
+        if host.contains:
+            group = self._plan.groups[0] if self._plan.groups else None
+            self._disk = host.disk.watch(self._folder, group, host.disk_limit(task.resources), self._has_too_much)
+
+    def _parts(self) -> list[str]:
+        """The folders that were made for it, each after those that are in it."""
+        assert self._folder is not None
+        return [*([str(self._folder / self._inner)] if self._inner else []), str(self._folder)]
+
+    def _has_too_much(self, used: int) -> None:
+        """It takes more disk than it may. Nobody asks it first: it would go on meanwhile."""
+        assert self._launched is not None
+        self._disk_used = used
+        with suppress(LauncherDied):  # which has taken it along
+            self._launched.kill()
 
     async def ended(self) -> None:
         """Returns when nothing of the program is left, after its end or that of the launcher."""
@@ -286,6 +228,9 @@ class _Attempt:
             self._end = launched.ended.result()
         except LauncherDied:
             await to_the_end(self._clear_up_alone)
+        # From here on it is we who take the time: what it has left is not held against it any more.
+        if self._folder is not None:
+            self._host.disk.forget(self._folder)
 
     async def end(self, hurry: asyncio.Event) -> None:
         """Ends the program and everything it started; `hurry` cuts the grace short."""
@@ -335,13 +280,29 @@ class _Attempt:
 
     def finish_at_once(self) -> bool:
         """Clears up if that needs no waiting; says whether it did not."""
-        if self._end is None or not (self._end.folder_is_removed or self._removes_folder()):
+        if self._end is None or self._end_needs_time(self._end):
             return False
         for reader in self._readers:
             if not reader.drained():
                 return False
         self._close_pipes()
         self._say_usage()
+        return self._folder_is_done(self._end)
+
+    def _end_needs_time(self, end: Ended) -> bool:
+        """Whether something is in the folder that has to be kept or removed."""
+        if end.folder_is_untouched or end.folder_is_removed:
+            return False
+        return self._own is not None or not self._removes_folder()
+
+    def _folder_is_done(self, end: Ended) -> bool:
+        """Gives the folder to the next attempt if nobody has touched it. False: it is still to be removed."""
+        own, spares = self._own, self._host.spares
+        if own is not None and end.folder_is_untouched and not spares.give_back(own, self._inner):
+            return False
+        if own is not None and end.folder_is_removed:
+            spares.replace(self._inner)
+        self._folder = None
         return True
 
     def _removes_folder(self) -> bool:
@@ -354,7 +315,9 @@ class _Attempt:
 
     async def finish(self, _: asyncio.Event, keep: bool = True) -> Outcome:
         """Clears up after a program that has ended and says what came out."""
-        if keep and self._task.keep_outputs is not None and self._folder is not None:
+        end = self._end
+        is_untouched = end is not None and end.folder_is_untouched
+        if keep and self._task.keep_outputs is not None and self._folder is not None and not is_untouched:
             outputs = self._folder / OUTPUT_FOLDER
             if outputs.exists():  # the launcher has removed it if nothing was in it
                 await self._task.keep_outputs(outputs)
@@ -362,13 +325,14 @@ class _Attempt:
             await reader.drain(_DRAIN_SECONDS_MAX)
         self._close_pipes()
         self._say_usage()
-        if self._end is None or not self._end.folder_is_removed:
+        if end is None or not (is_untouched or end.folder_is_removed) or not self._folder_is_done(end):
             await self.remove_folder(_)
         return self.outcome()
 
     def _close_pipes(self) -> None:
         if self._folder is not None:
             self._host.progress.forget(self._folder)
+            self._host.disk.forget(self._folder)
         for reader in self._readers:
             reader.close()
         for pipe in self._pipes:
@@ -376,24 +340,31 @@ class _Attempt:
         self._pipes = []
 
     async def remove_folder(self, _: asyncio.Event) -> None:
-        if self._folder is not None:
-            await asyncio.to_thread(remove, self._folder)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await asyncio.to_thread(remove, folder)
+            if self._own is not None:
+                self._host.spares.replace(self._inner)
 
     def _readings(self) -> dict[str, str]:
         return {} if self._end is None else dict(zip(self._plan.reads, self._end.readings, strict=False))
 
     def _say_usage(self) -> None:
         if self._end is not None and not self._end.step:
-            self._task.usage = usage_of(self._end, self._readings(), self._host.level)
+            self._task.usage = usage_of(self._end, self._readings(), self._host.level, self._disk)
 
     def outcome(self) -> Outcome:
         end, program = self._end, self._program
         if end is None:
             return Lost()
         if end.step == "execute":
-            return not_started(program.argv[0], self._host.path, end.error_number, end.error)
+            is_private = program.contained and self._host.places.holds(program.argv[0])
+            return not_started(program.argv[0], self._host.path, end.error_number, end.error, is_private)
         if end.step:
             return not_prepared(end.step, end.error)
+        if self._disk_used is not None:
+            limit = self._host.disk_limit(self._task.resources)
+            return too_much_disk(self._disk_used, limit, self._task.resources, self._error_tail)
         return outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
 
     def not_launched(self, error: Exception) -> Outcome:
@@ -451,8 +422,3 @@ def _standard_input(text: str | None) -> int | None:
         file.write(text.encode("utf-8", "replace"))
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
-
-
-def _tasks_of_machine() -> int:
-    with open("/proc/loadavg") as file:
-        return int(file.read().split()[3].partition("/")[2])

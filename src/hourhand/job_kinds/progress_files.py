@@ -58,7 +58,7 @@ class ProgressFiles:
 
 def _newest(path: Path, watched: _Watched) -> tuple[float | None, str] | None:
     """The last line, if it is new. The folder is the program's: whatever is in the place of the file, only a plain file
-    is read, and of that only the end."""
+    of its own is read, and of that only the end. One with a second name may be somebody else's."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -66,7 +66,9 @@ def _newest(path: Path, watched: _Watched) -> tuple[float | None, str] | None:
     try:
         facts = os.fstat(file)
         seen = (facts.st_size, facts.st_mtime_ns)
-        if not stat.S_ISREG(facts.st_mode) or seen == watched.seen:
+        if seen == watched.seen or not stat.S_ISREG(facts.st_mode):
+            return None
+        if facts.st_nlink != 1 or facts.st_uid != path.parent.stat().st_uid:
             return None
         watched.seen = seen
         tail = os.pread(file, _TAIL_BYTES, max(facts.st_size - _TAIL_BYTES, 0))

@@ -38,7 +38,8 @@ class KindSettings:
     handler_modules: tuple[str, ...] = ()
     """Modules to import for their `@job` functions; one that cannot be imported keeps the executor from starting."""
     worker_processes_max: int = 8
-    """Synchronous Python handlers that can run at once; each takes the memory of a Python process."""
+    """Processes for synchronous Python handlers, each with the memory of a Python process. An executor may have as many
+    as `executor.slots_process` in any case, so that no run it has claimed waits for one: to have fewer, lower that."""
     worker_processes_warm: int = 1
     """Worker processes kept when idle; without one the next synchronous run waits for an interpreter to start."""
     worker_idle_seconds: float = 60.0
@@ -59,6 +60,13 @@ class KindSettings:
     """Processes and threads of one attempt, unless its job declares `resources.pids`; a fork bomb ends there."""
     open_files_max: int = 4096
     """Files that one process of a contained program may have open."""
+    disk_bytes_max: int | None = None
+    """Disk that one attempt of a contained program may take in its private folder and its /tmp, unless its job declares
+    `resources.disk`; None: a tenth of the file system, but at most half of what is free there when the executor
+    starts, and at least 100 MB."""
+    shared: tuple[str, ...] = ()
+    """Folders that contained programs share with the machine in /tmp, /var/tmp and /dev/shm, of which each attempt has
+    its own otherwise: `/tmp/exchange`, or `/tmp` for all of it."""
     allow_shell: bool = False
     """Whether commands may say `shell: true` and be one line for `sh`: what is put into the line may then be code."""
     artifact_cache_bytes_max: int = 4 << 30
@@ -190,6 +198,8 @@ def builtin_kinds(
             settings.pids_max,
             settings.open_files_max,
             tuple(hidden),
+            settings.shared,
+            settings.disk_bytes_max,
         )
     )
     kinds: list[JobKind] = [

@@ -80,7 +80,8 @@ class ScriptKind:
         language = language_of(payload)
         interpreter = () if language is None else self._interpreters.get(language)
         if interpreter is None:
-            return Failed(Reason.NOT_STARTED, f"this executor has no interpreter for {language!r}")
+            advice = "install one, or name it in kinds.interpreters"
+            return Failed(Reason.NOT_STARTED, f"this executor has no interpreter for {language!r}: {advice}")
         if "artifact" in payload:
             return await self._run_artifact(task, interpreter)
         cwd = payload.get("cwd", "")

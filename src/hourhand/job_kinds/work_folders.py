@@ -44,7 +44,7 @@ def account_for(run_as: str | None) -> Account | None:
     try:
         entry = pwd.getpwnam(run_as)
     except KeyError:
-        raise BadConfiguration([f"run_as: there is no user {run_as!r} on this machine"]) from None
+        raise BadConfiguration([f"kinds.run_as: there is no user {run_as!r} on this machine"]) from None
     return Account(run_as, entry.pw_uid, entry.pw_gid)
 
 
@@ -65,7 +65,8 @@ class WorkFolders:
                 self._base.chmod(0o711)
             self._room = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._base))
         except OSError as error:
-            raise BadConfiguration([f"work_root: no folder can be made in {self._base}: {error.strerror}"]) from None
+            fault = f"kinds.work_root: no folder can be made in {self._base}: {error.strerror}"
+            raise BadConfiguration([fault]) from None
         self._room.chmod(0o711)  # others may pass through to their own folder, but not see whose else there is
         self._lock = _locked(self._room)
         (self._room / _MARK).touch()
@@ -93,18 +94,41 @@ class WorkFolders:
     def make(self, name: str, inner: str) -> tuple[Path, Path]:
         """A new private folder, and the folder inside it in which the command starts."""
         assert self._room is not None, "work folders are used between open and close"
-        folder = start = self._room / name
-        self._make_private(folder)
-        if inner:
-            for part in Path(inner).parts:
-                start = start / part
-                self._make_private(start)
-        return folder, start
+        folder = self.make_private(self._room / name)
+        return folder, self.make_start(folder, inner)
 
-    def make_inner(self, folder: Path, name: str) -> None:
-        """A folder inside an attempt's own, if the attempt does not start there anyway."""
-        if not (folder / name).exists():
-            self._make_private(folder / name)
+    def make_start(self, folder: Path, inner: str) -> Path:
+        """A folder inside an attempt's own, with those on the way to it."""
+        start = folder
+        for part in Path(inner).parts:
+            start = start / part
+            self.make_inner(start)
+        return start
+
+    def make_inner(self, folder: Path) -> None:
+        """A folder inside an attempt's own, if it is not there anyway."""
+        if not folder.exists():
+            self.make_private(folder)
+
+    def make_private(self, folder: Path) -> Path:
+        os.mkdir(folder, 0o700)
+        if self._account is not None:
+            os.chown(folder, self._account.user_id, self._account.group_id)
+        return folder
+
+    def make_point(self, folder: Path, path: str) -> list[Path]:
+        """Folders on the way from one to where something is to be mounted; the last is nobody's to write to. Those that
+        were not there yet, each before what is in it."""
+        made = []
+        *way, last = Path(path).parts
+        for part in way:
+            folder = folder / part
+            if not folder.exists():
+                made.append(self.make_private(folder))
+        if not (folder / last).exists():
+            os.mkdir(folder / last, 0o700)
+            made.append(folder / last)
+        return made
 
     def add(self, folder: Path, files: Mapping[str, bytes]) -> None:
         """Writes files into a folder, for its user alone."""
@@ -115,15 +139,10 @@ class WorkFolders:
                 if self._account is not None:
                     os.fchown(descriptor, self._account.user_id, self._account.group_id)
 
-    def _make_private(self, folder: Path) -> None:
-        os.mkdir(folder, 0o700)
-        if self._account is not None:
-            os.chown(folder, self._account.user_id, self._account.group_id)
-
 
 def base_of(root: str | None) -> Path:
     """Where the rooms are."""
-    return Path(root).absolute() if root is not None else Path(tempfile.gettempdir())
+    return Path(root if root is not None else tempfile.gettempdir()).resolve()
 
 
 def remove_abandoned(base: Path) -> None:

@@ -20,6 +20,9 @@ REASONS: Final[Mapping[Reason, End]] = {
     Reason.MEMORY_LIMIT: End(
         "it needed more memory than it declares", "see what it takes: hourhand job advice {job_id}"
     ),
+    Reason.DISK_LIMIT: End(
+        "it took more disk than it may", "declare what it needs: hourhand job update {job_id} --disk SIZE"
+    ),
     Reason.EXCEPTION: End("the handler raised an exception", _LOGS),
     Reason.SECRET_UNAVAILABLE: End(
         "a secret that its job refers to is not there, or not for it",

@@ -63,8 +63,10 @@ class MalformedBody(RequestError):
 class BodyTooLarge(RequestError):
     code = "body-too-large"
 
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"the body is larger than the limit of {limit_bytes} bytes")
+    def __init__(self, limit_bytes: int, setting: str | None = None) -> None:
+        """`setting`: by which an operator may choose another limit."""
+        raised = "" if setting is None else f"; an operator can raise it by {setting}"
+        super().__init__(f"the body is larger than the limit of {limit_bytes} bytes{raised}")
         self.limit_bytes = limit_bytes
 
 
@@ -160,6 +162,26 @@ class Unauthenticated(RequestError):
 
     def __init__(self, message: str = "a valid token is needed: send 'Authorization: Bearer <token>'") -> None:
         super().__init__(message)
+
+
+class BadSignature(Unauthenticated):
+    """A call came with a signature that is not by the right key over this id, time and body; or with half of one."""
+
+    code = "bad-signature"
+
+
+class StaleSignature(Unauthenticated):
+    """A call was signed too long ago, or by a clock that is ahead: it may be a copy of one that was made before."""
+
+    code = "stale-signature"
+
+    def __init__(self, seconds_away: float, tolerance_seconds: int) -> None:
+        """`seconds_away`: below zero when it was signed in the past."""
+        when = "ago" if seconds_away < 0 else "from now"
+        super().__init__(
+            f"signed {abs(seconds_away):.0f} seconds {when}, and at most {tolerance_seconds} are believed: sign each "
+            "call when it is made, by a clock that is right"
+        )
 
 
 class Forbidden(RequestError):

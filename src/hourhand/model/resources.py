@@ -12,6 +12,8 @@ CPU_MAX: Final = 4096.0
 MEMORY_MIN: Final = 1_000_000
 MEMORY_MAX: Final = 2**50
 PIDS_MAX: Final = 4_000_000
+DISK_MIN: Final = 1_000_000
+DISK_MAX: Final = 2**50
 SLOTS_MAX: Final = 10_000
 COUNT_MAX: Final = 1_000_000
 CUSTOM_MAX: Final = 16
@@ -20,7 +22,7 @@ CUSTOM_MAX: Final = 16
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 SLOTS: Final = "slots"
-BUILT_IN: Final = (CPU, MEMORY, "pids", SLOTS)
+BUILT_IN: Final = (CPU, MEMORY, "pids", "disk", SLOTS)
 """Names that mean something of their own: nobody's counted things are called so."""
 
 NAME_RULE: Final = (
@@ -49,6 +51,8 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     """Places in its executor's room."""
     custom: Mapping[str, int] = {}
     """Counted things that executors have by their configuration: {"gpu": 1}."""
+    disk: int | None = None
+    """Bytes in its private folder. Enforced, not counted against anybody."""
 
 
 class SizeFault(ValueError):

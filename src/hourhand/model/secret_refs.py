@@ -27,6 +27,8 @@ _TEXTS: Final = ("env", "headers", SECRET_FILES_FIELD)
 """Objects of texts: each value may be a reference."""
 _INNER: Final = (("oauth", "client_secret"), ("proxy", "password"), ("tls", "key"))
 """Single texts inside an object."""
+SIGN_WITH_FIELD: Final = "sign_with"
+"""A single text of HTTP jobs: the key that signs their calls."""
 _LISTS_ONLY: Final = frozenset({"python"})
 """Kinds whose payload is the user's own but for the list of names."""
 _AROUND_CHARS_MAX: Final = 1000
@@ -91,6 +93,8 @@ def references(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, str
         value = _mapping(_mapping(payload.get(field)).get(inner))
         if _is_right(value):
             yield _pointer(field, inner), value["secret"]
+    if kind == "http" and _is_right(payload.get(SIGN_WITH_FIELD)):
+        yield _pointer(SIGN_WITH_FIELD), payload[SIGN_WITH_FIELD]["secret"]
 
 
 def filled(payload: Mapping[str, Any], secrets: Mapping[str, str]) -> Mapping[str, Any]:
@@ -105,6 +109,8 @@ def filled(payload: Mapping[str, Any], secrets: Mapping[str, str]) -> Mapping[st
     for field, inner in _INNER:
         if isinstance(full.get(field), Mapping) and inner in full[field]:
             full[field] = {**full[field], inner: _text(full[field][inner], secrets)}
+    if SIGN_WITH_FIELD in full:
+        full[SIGN_WITH_FIELD] = _text(full[SIGN_WITH_FIELD], secrets)
     return full
 
 

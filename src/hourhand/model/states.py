@@ -91,6 +91,8 @@ class Reason(StrEnum):
     SIGNAL = "signal"
     MEMORY_LIMIT = "memory_limit"
     """The kernel ended a process of it, because all together needed more memory than was declared."""
+    DISK_LIMIT = "disk_limit"
+    """It took more disk than it may, and was ended."""
     EXCEPTION = "exception"
     SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105 - a reason, no password
     """A secret that the job refers to is not there, is not for it, or cannot be opened here."""

@@ -18,6 +18,15 @@ class Level(StrEnum):
     """Containment is switched off: no limits. Figures as with `rlimits`."""
 
 
+class DiskLevel(StrEnum):
+    """By what an attempt was held to its limit of disk. Part of the documented API."""
+
+    WATCHED = "watched"
+    """Its folder was looked at every second or less often; between two looks it can have taken more."""
+    NONE = "none"
+    """By nothing."""
+
+
 # A struct, because it travels as JSON: into the journal, the database and the API.
 class Usage(msgspec.Struct, frozen=True):
     level: Level
@@ -27,3 +36,6 @@ class Usage(msgspec.Struct, frozen=True):
     read_bytes: int
     """From disks; what the kernel had in memory already does not count."""
     written_bytes: int
+    disk_level: DiskLevel = DiskLevel.NONE
+    disk_bytes_peak: int | None = None
+    """The most that was seen in its private folder; None when it had ended before anybody looked."""

@@ -7,10 +7,11 @@ says, and can be unpacked without harm. Nothing is ever held in memory as a whol
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import IO, Final, Protocol
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from hourhand.model.artifacts import (
 from hourhand.model.errors import (
     ArchiveTooLarge,
     ArtifactNotTrusted,
+    BlobsUnavailable,
     Conflict,
     Fault,
     InvalidFields,
@@ -79,7 +81,8 @@ Views = list[ArtifactView]
 @dataclass(frozen=True, slots=True)
 class Download:
     view: ArtifactView
-    content: AsyncGenerator[bytes, None]
+    read: Callable[[int, int], AsyncGenerator[bytes, None]]
+    """Its bytes from here up to there, piece by piece."""
 
 
 class ArtifactOperations:
@@ -108,10 +111,12 @@ class ArtifactOperations:
         wanted, signed = _judge(name, digest, signature)
         if signed is None and self._trusted.required:
             raise ArtifactNotTrusted(
-                "signature-required", f"artifact {name} is not signed, and only signed ones are kept"
+                "signature-required",
+                f"artifact {name} is not signed, and only signed ones are kept here: upload it with --sign-with and a "
+                "key of kinds.artifact_keys",
             )
         async with self._place():
-            with tempfile.TemporaryFile(prefix="hourhand-upload-") as file:
+            with _spool_file() as file:
                 found, size = await _spool(content, file)
                 if wanted is not None and found != wanted:
                     message = f"the content has sha256:{found}; it was damaged on the way or is another file"
@@ -137,7 +142,7 @@ class ArtifactOperations:
 
     async def download(self, caller: Caller, reference: str) -> Download:
         row = await self._find(caller, reference)
-        return Download(_view(row), self._content(row))
+        return Download(_view(row), partial(self._content, row))
 
     async def delete(self, caller: Caller, reference: str) -> ArtifactView:
         """Refused while jobs that have something to run still refer to it."""
@@ -207,12 +212,15 @@ class ArtifactOperations:
             raise NotFound("artifact", text)
         return row
 
-    async def _content(self, row: ArtifactRow) -> AsyncGenerator[bytes, None]:
+    async def _content(self, row: ArtifactRow, start: int, end: int) -> AsyncGenerator[bytes, None]:
         try:
-            async for piece in self._blobs.get(row.blob_key):
-                yield piece
+            async with aclosing(self._blobs.get(row.blob_key, start, end)) as content:  # type: ignore[type-var]
+                async for piece in content:
+                    yield piece
         except BlobMissing:
-            raise NotFound("content of artifact", row.name) from None
+            remedy = "upload it again, or see that blobs.url is the same place for every node"
+            message = f"the content of artifact {row.name} is not in the storage of blobs: {remedy}"
+            raise BlobsUnavailable(message) from None
 
 
 async def _spool(content: AsyncIterable[bytes], file: IO[bytes]) -> tuple[str, int]:
@@ -230,9 +238,31 @@ async def _spool(content: AsyncIterable[bytes], file: IO[bytes]) -> tuple[str, i
     return digest.hexdigest(), size
 
 
+@contextmanager
+def _spool_file() -> Iterator[IO[bytes]]:
+    try:
+        file = tempfile.TemporaryFile(prefix="hourhand-upload-")  # noqa: SIM115 - closed below, in its own way
+    except OSError as error:
+        raise _no_room(error) from None
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # what could not be written is tried once more, and was told already
+            file.close()
+
+
 def _take(piece: bytearray, digest: "hashlib._Hash", file: IO[bytes]) -> None:
     digest.update(piece)
-    file.write(piece)
+    try:
+        file.write(piece)
+        file.flush()
+    except OSError as error:
+        raise _no_room(error) from None
+
+
+def _no_room(error: OSError) -> BlobsUnavailable:
+    where = f"the folder for temporary files of this API's machine ({tempfile.gettempdir()}, or TMPDIR)"
+    return BlobsUnavailable(f"the upload cannot be written to {where}: {(error.strerror or str(error)).lower()}")
 
 
 async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:

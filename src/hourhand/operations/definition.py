@@ -78,7 +78,7 @@ def define_job(
     faults: list[Fault] = []
     refuse = faults.append
     name = request.name
-    if len(name) > NAME_CHARS_MAX or not _is_name(name):
+    if len(name) > NAME_CHARS_MAX or not is_name(name):
         refuse(Fault("/name", "invalid-name", f"a name has 1 to {NAME_CHARS_MAX} visible characters"))
     payload = request.payload if request.payload is not None else {}
     kind = KIND_DEFAULT if request.kind is None else request.kind
@@ -288,10 +288,10 @@ def _in_its_zone(definition: JobDefinition) -> JobDefinition:
 def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault], says_more: bool) -> Timing:
     plain = not says_more or all(getattr(request, field) is None for field in _TIMING_FIELDS[1:])
     if plain and request.schedule is None:  # the shortest road for what is submitted most
-        return _immediately(now)
+        return immediately(now)
     if plain:
-        instant = _plain_instant(request.schedule)
-        if instant is not None and now <= instant <= now + _PLAIN_MAX:
+        instant = plain_instant(request.schedule, now)
+        if instant is not None:
             return Timing((At(instant),))
     try:
         return parse_timing(
@@ -310,7 +310,7 @@ def _timing(request: JobRequest, job_id: UUID, now: datetime, faults: list[Fault
         return Timing((Now(now),), gap=Gap.FIRE_AFTER, overlap=DstOverlap.AUTO)
 
 
-def _plain_instant(schedule: Any) -> datetime | None:
+def plain_instant(schedule: Any, now: datetime) -> datetime | None:
     """The instant of {"at": "…"} when it is beyond doubt; everything else is read, and refused, by parse_timing."""
     if type(schedule) is not dict or len(schedule) != 1:
         return None
@@ -318,24 +318,37 @@ def _plain_instant(schedule: Any) -> datetime | None:
     if type(text) is not str:
         return None
     try:
-        return parse_instant(text)
+        instant = parse_instant(text)
     except InstantFault:
         return None
+    return instant if now <= instant <= now + _PLAIN_MAX else None
+
+
+def plain_payload(payload: Mapping[str, Any]) -> bytes | None:
+    """The payload as JSON; None where there is more to it, or against it, than its kind can say."""
+    encoded = _encode(payload)
+    if len(encoded) > PAYLOAD_BYTES_MAX or _MARK in encoded or SECRET_MARK in encoded or has_null(encoded):
+        return None
+    return encoded
 
 
 @lru_cache(maxsize=8)
-def _immediately(now: datetime) -> Timing:
+def immediately(now: datetime) -> Timing:
     """Shared by all jobs of a batch."""
     return Timing((Now(now),))
 
 
 @lru_cache(maxsize=4096)  # most programs use few
-def _is_name(name: str) -> bool:
+def is_name(name: str) -> bool:
     return bool(name.strip()) and not _UNSEEN.search(name)
 
 
+def is_queue(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def _queue(given: str, refuse: Refuse) -> str:
-    if not _NAME.fullmatch(given):
+    if not is_queue(given):
         refuse(
             Fault("/queue", "invalid-queue", "a queue's name has 1 to 63 letters, digits, dots, dashes or underscores")
         )

@@ -25,6 +25,10 @@ class GroupCommit(Generic[T]):
 
     async def store(self, job: T) -> None:
         """Returns once the job is durable."""
+        await self.put(job)
+
+    def put(self, job: T) -> "asyncio.Future[None]":
+        """Done once the job is durable. Raises `Overloaded`."""
         if len(self._waiting) >= WAITING_MAX:
             raise Overloaded(f"{WAITING_MAX} submissions are waiting to be stored")
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,7 +36,7 @@ class GroupCommit(Generic[T]):
         if not self._writing:
             self._writing = True
             self._writer = asyncio.create_task(self._write())
-        await stored
+        return stored
 
     async def _write(self) -> None:
         try:

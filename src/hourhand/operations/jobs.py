@@ -37,6 +37,7 @@ from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import may_lack_executors, placement_warnings
+from hourhand.operations.plain_jobs import PlainSubmissions
 from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
     Caller,
@@ -87,7 +88,7 @@ class PresentNodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
-    horizon_seconds: float = 2.0
+    horizon_seconds: float = 1.7
     """A job due within this time gets its run in the submitting transaction. The same as the planner's horizon."""
 
 
@@ -117,6 +118,7 @@ class JobOperations:
         self._bus = bus
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._group = GroupCommit(jobs.insert_jobs)
+        self.plain = PlainSubmissions(kinds, clock, ids, bus, self._horizon, self._group)
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
         self._calendars = calendars

@@ -38,7 +38,9 @@ class PackReader:
             try:
                 packed = b"".join([piece async for piece in self._blobs.get(pack.blob_key, start, end)])
             except BlobMissing:
-                raise BlobsUnavailable(f"the log of run {run_id} has moved to {pack.blob_key}, which is gone") from None
+                moved = f"the log of run {run_id} has moved to the storage of blobs, where {pack.blob_key} is missing"
+                remedy = "see that blobs.url is the same place for every node"
+                raise BlobsUnavailable(f"{moved}: {remedy}") from None
             found = await asyncio.to_thread(lambda: list(rows_in(packed, run_id)))
             self._unpacked[key] = found
             while len(self._unpacked) > SEGMENTS_KEPT_MAX:

@@ -13,6 +13,8 @@ from hourhand.model.resources import (
     CPU_MAX,
     CPU_MIN,
     CUSTOM_MAX,
+    DISK_MAX,
+    DISK_MIN,
     MEMORY_MAX,
     MEMORY_MIN,
     NAME_RULE,
@@ -25,7 +27,14 @@ from hourhand.model.resources import (
     parse_size,
 )
 
-_MEANT: Final = {"mem": "memory", "ram": "memory", "cores": "cpu", "processes": "pids", "threads": "pids"}
+_MEANT: Final = {
+    "mem": "memory",
+    "ram": "memory",
+    "cores": "cpu",
+    "processes": "pids",
+    "threads": "pids",
+    "storage": "disk",
+}
 _UNSEEN: Final = re.compile(r"[^\x20-\x7e]")
 Refuse = Callable[[Fault], None]
 
@@ -40,8 +49,9 @@ def define_resources(given: Mapping[str, Any] | None, refuse: Refuse) -> Resourc
         refuse(Fault("/resources", "invalid-limit", f"at most {CUSTOM_MAX} counted things can be asked for"))
     resources = Resources(
         cpu=_cpu(said.get("cpu"), refuse),
-        memory=_memory(said.get("memory"), refuse),
+        memory=_size(said.get("memory"), "memory", MEMORY_MIN, MEMORY_MAX, refuse),
         pids=_count(said.get("pids"), "/resources/pids", "pids", PIDS_MAX, refuse),
+        disk=_size(said.get("disk"), "disk", DISK_MIN, DISK_MAX, refuse),
         slots=_count(said.get("slots"), "/resources/slots", "slots", SLOTS_MAX, refuse) or 1,
         custom=dict(_things(things, refuse)),
     )
@@ -56,6 +66,7 @@ def resources_words(resources: Resources | None) -> dict[str, Any] | None:
         "cpu": resources.cpu,
         "memory": None if resources.memory is None else format_size(resources.memory),
         "pids": resources.pids,
+        "disk": None if resources.disk is None else format_size(resources.disk),
         "slots": None if resources.slots == 1 else resources.slots,
     }
     return {name: value for name, value in words.items() if value is not None} | dict(resources.custom)
@@ -71,17 +82,17 @@ def _cpu(given: Any, refuse: Refuse) -> float | None:
     return round(float(given), 2)
 
 
-def _memory(given: Any, refuse: Refuse) -> int | None:
+def _size(given: Any, name: str, least: int, most: int, refuse: Refuse) -> int | None:
     if given is None:
         return None
     try:
         size = parse_size(given) if isinstance(given, str) else given
         if not isinstance(size, int) or isinstance(size, bool):
             raise SizeFault("a size is written like 512MB, 2GB or 1GiB, or as a number of bytes")
-        if not MEMORY_MIN <= size <= MEMORY_MAX:
-            raise SizeFault(f"memory is {format_size(MEMORY_MIN)} to {format_size(MEMORY_MAX)}")
+        if not least <= size <= most:
+            raise SizeFault(f"{name} is {format_size(least)} to {format_size(most)}")
     except SizeFault as fault:
-        refuse(Fault("/resources/memory", "invalid-limit", str(fault)))
+        refuse(Fault(f"/resources/{name}", "invalid-limit", str(fault)))
         return None
     return size
 

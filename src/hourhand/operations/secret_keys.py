@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from hourhand.model.errors import BadConfiguration
 from hourhand.ports.secret_stores import AuditStore, SecretStore
 from hourhand.runtime.keyring import Keyring, add_key, drop_old_keys, missing_keys
 
@@ -20,6 +21,8 @@ async def rotate(store: SecretStore, audit: AuditStore, keyring: Keyring, actor:
     await refuse_without_keys(store, keyring)
     if new:
         add_key(keyring.path)
+    elif not keyring.key_ids:
+        raise BadConfiguration([f"secrets.key_file: {keyring.path} does not exist, so there is no key to seal by"])
     current = keyring.key_ids[0]
     count = 0
     while rows := await store.wrapped_by_others(current, _BATCH):

@@ -41,6 +41,8 @@ class PendingCallback(Protocol):
     """Where that is said."""
     token: str
     """What proves the right to say it, for this attempt only."""
+    secret: str | None
+    """A key to sign it by instead of sending the token, for this attempt only. None where there is no key file."""
 
     async def outcome(self) -> Outcome:
         """Returns when it was said, or when nobody may say it any more."""

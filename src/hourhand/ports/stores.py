@@ -210,6 +210,9 @@ class LiveRunStore(Protocol):
         """The same for the lanes and priorities of earlier heads, without what is older than those. Takes no longer
         when much is finished that cannot be cleared away."""
 
+    async def is_crowd(self, head: Head, until: datetime, count: int) -> bool:
+        """Whether at least `count` queued runs of a head's lane and priority are ready from its time to `until`."""
+
     async def claim_runs(
         self,
         executor_id: int,

@@ -8,6 +8,7 @@ threads.
 import gzip
 import os
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -30,6 +31,23 @@ _NESTED_MAX: Final = 3
 _LISTED_BYTES: Final = 400
 """What an entry may take in the list of a zip file, on average. The list is read at once, and each entry in it costs
 memory."""
+
+
+_KNOWN_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Others are hardly used, and one of them lets a few bytes ask for gigabytes of memory before anything is unpacked."""
+_DAMAGED: Final = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What the libraries raise for bytes that make no sense to them."""
 
 
 class ArchiveUnsafe(Exception):
@@ -150,7 +168,7 @@ def _copy_content(archive: "_Tar | _Zip", member: _Member, target: IO[bytes]) ->
 def _read(source: IO[bytes]) -> bytes:
     try:
         return source.read(_COPY_BYTES)
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, tarfile.TarError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise ArchiveUnreadable(f"it is damaged: {error}") from None
 
 
@@ -165,9 +183,11 @@ def _checked(members: Iterator[_Member], limits: ArchiveLimits) -> Iterator[_Mem
         if size > limits.bytes_max:
             raise ArchiveTooLarge(f"it would become more than {limits.bytes_max} bytes")
         path = _plain(member.path)
-        if path:  # else the folder itself
+        if path:
             _note(path, member.is_folder, kinds)
             yield member._replace(path=path)
+        elif not member.is_folder:  # else it is the folder itself
+            raise ArchiveUnsafe(f"{member.path[:100]!r} is no name for a file")
 
 
 def _note(path: str, is_folder: bool, kinds: dict[str, bool]) -> None:
@@ -216,7 +236,7 @@ class _Zip:
         at_once = max(limits.entries_max * _LISTED_BYTES, _READ_BYTES_MAX)
         try:
             self._zip = zipfile.ZipFile(cast(IO[bytes], _Guarded(file, at_once=at_once, what="list of entries")))
-        except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        except _DAMAGED as error:
             raise ArchiveUnreadable(f"this is not a zip file: {error}") from None
 
     def members(self, judged: bool = True) -> Iterator[_Member]:
@@ -226,21 +246,30 @@ class _Zip:
             kind = stat.S_IFMT(mode)
             if judged and entry.flag_bits & 0x1:
                 raise ArchiveUnreadable(f"{entry.filename[:100]!r} is encrypted")
+            if judged and entry.compress_type not in _KNOWN_METHODS:
+                raise _packed_otherwise(entry.filename)
             if judged and kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise ArchiveUnsafe(f"{entry.filename[:100]!r} is neither a file nor a folder")
             # `filename` ends at a NUL and has slashes in the place of others; what was written is what is judged.
-            folder = entry.is_dir() or kind == stat.S_IFDIR
+            folder = entry.filename.endswith("/") or kind == stat.S_IFDIR
             size = 0 if folder else entry.file_size
             yield _Member(entry.orig_filename, folder, bool(mode & 0o111), size, entry)
 
     def open(self, member: _Member) -> IO[bytes]:
+        entry = cast(zipfile.ZipInfo, member.handle)
+        if entry.compress_type not in _KNOWN_METHODS:
+            raise _packed_otherwise(member.path)
         try:
-            return self._zip.open(cast(zipfile.ZipInfo, member.handle))
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+            return self._zip.open(entry)
+        except _DAMAGED as error:
             raise ArchiveUnreadable(f"it is damaged: {error}") from None
 
     def close(self) -> None:
         self._zip.close()
+
+
+def _packed_otherwise(path: str) -> ArchiveUnreadable:
+    return ArchiveUnreadable(f"{path[:100]!r} is packed in a way that is not known here: store or deflate it")
 
 
 class _Tar:
@@ -251,7 +280,7 @@ class _Tar:
         source = _Guarded(self._unpacked or file, bytes_max)
         try:
             self._tar = tarfile.TarFile(fileobj=cast(IO[bytes], source), errors="surrogateescape")
-        except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
+        except _DAMAGED as error:
             raise ArchiveUnreadable(f"this is not a {'gzipped ' if is_packed else ''}tar file: {error}") from None
 
     def members(self, judged: bool = True) -> Iterator[_Member]:
@@ -259,7 +288,7 @@ class _Tar:
         while True:
             try:
                 entry = self._tar.next()
-            except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
+            except _DAMAGED as error:
                 raise ArchiveUnreadable(f"it is damaged: {error}") from None
             if entry is None:
                 return

@@ -8,6 +8,7 @@ it is read again when it has changed, so that a new key needs no restart. Whoeve
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -23,6 +24,7 @@ from hourhand.model.secrets import Sealed, SecretPlace
 KEY_FILE_DEFAULT: Final = "secret.key"
 KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
+_SEALING: Final = b"seal\0"
 _MARK: Final = "hourhand-key-1"
 _FILE_BYTES_MAX: Final = 64 * 1024
 _HEAD: Final = (
@@ -58,7 +60,11 @@ class Keyring:
         """Raises SecretsUnavailable where there is no key."""
         known = self._known()
         if not known:
-            raise SecretsUnavailable(f"there is no key to seal secrets by: {self.path} does not exist; {_MAKE}")
+            raise SecretsUnavailable(
+                f"there is no key to seal secrets by: {self.path} does not exist on the API's machine. Make it there "
+                f"with `hourhand secret make-key {self.path}`, or name the file that other nodes have by "
+                "secrets.key_file; every API and every executor needs the same file"
+            )
         key_id, master = next(iter(known.items()))
         own = secrets.token_bytes(KEY_BYTES)
         return Sealed(
@@ -76,11 +82,36 @@ class Keyring:
         key_id, master = next(iter(self._known().items()))
         return Sealed(key_id, _encrypted(master, own, _bound("key", place)), sealed.sealed)
 
+    def derived(self, key_id: str, purpose: bytes) -> bytes | None:
+        """A key that follows from a master key and tells nothing of it. Whoever has the same file gets the same for the
+        same purpose, so that it need not be stored. None where that master key is not here."""
+        key = self._known().get(key_id)
+        return None if key is None else hmac.digest(key, b"hourhand derived key\0" + purpose, "sha256")
+
+    def seal_for(self, key_id: str, purpose: bytes, value: bytes) -> bytes | None:
+        """The value, sealed for those who have the same master key and know the purpose. None where it is not here."""
+        key = self.derived(key_id, _SEALING + purpose)
+        return None if key is None else _encrypted(key, value, purpose)
+
+    def open_for(self, key_id: str, purpose: bytes, sealed: bytes) -> bytes:
+        """Raises SecretsUnavailable when the master key is not here, or it was sealed for another purpose."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key = self.derived(key_id, _SEALING + purpose)
+        if key is None:
+            raise SecretsUnavailable(f"{self.path} has not the key {key_id} any more")
+        try:
+            return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], purpose)
+        except (InvalidTag, ValueError):
+            raise SecretsUnavailable("what is stored was not sealed for this purpose, or is damaged") from None
+
     def _key(self, key_id: str, place: SecretPlace) -> bytes:
         key = self._known().get(key_id)
         if key is None:
             raise SecretsUnavailable(
-                f"secret {place.name} is sealed by the key {key_id}, which {self.path} does not have"
+                f"secret {place.name} is sealed by the key {key_id}, which {self.path} on this machine does not have: "
+                "give it the key file of the others, or name that by secrets.key_file"
             )
         return key
 
@@ -136,9 +167,6 @@ def drop_old_keys(path: Path) -> int:
 def key_id_of(key: bytes) -> str:
     """Follows from the key, so that no two keys can be confused, and tells nothing of it."""
     return hashlib.sha256(b"hourhand key id\0" + key).hexdigest()[:12]
-
-
-_MAKE: Final = "make one with `hourhand secret make-key`, and give the same file to every API and executor"
 
 
 def missing_keys(keyring: Keyring, needed: set[str]) -> None:

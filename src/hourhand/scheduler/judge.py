@@ -55,7 +55,7 @@ class Judge:
         return LOOK_SECONDS if look.gates or look.expired else None
 
     async def _judge_turns(self) -> float:
-        pause, last, show_more = LOOK_SECONDS, None, False
+        pause, last, show_more, pages = LOOK_SECONDS, None, False, 0
         while True:
             # All of them: those that wait long must not keep the others from being looked at.
             turns = await self._turns.waiting_turns(self._node_id(), BATCH_MAX, last)
@@ -63,7 +63,10 @@ class Judge:
             due = [turn for turn in turns if turn.ready_at <= now]
             if due:
                 show_more |= await self._judge(due, now)
-                pause, last = SOON_SECONDS, due[-1]
+                # Every page is a look at all that wait: where thousands do, they must not take the processor from those
+                # that run, for whose ends they wait.
+                pages += 1
+                pause, last = min(SOON_SECONDS * pages, LOOK_SECONDS), due[-1]
             if len(due) < BATCH_MAX:
                 if not show_more:
                     break

@@ -30,6 +30,8 @@ SOON = timedelta(seconds=1)
 
 BUDGET_SECONDS = 0.1
 """How long late jobs may keep the planner from writing what it has."""
+PLANNED_MAX = 65_536
+"""Jobs of which is remembered where their cursors were put."""
 PAUSED_SECONDS_MIN = 0.25
 """How long it sleeps at least while there are pauses: what they hold it would else look at again and again."""
 _Alike = dict[tuple[Timing, datetime, CatchUpPolicy], Move]
@@ -60,6 +62,8 @@ class Planner:
         self._planned_until = EPOCH
         self._spans = _NO_SPANS
         self._unplannable = Unplannable()
+        self._planned: dict[UUID, tuple[Timing, datetime]] = {}
+        """Due times at which this planner has put cursors itself, and by what they were computed."""
 
     def own(self, shards: int, epoch: int) -> None:
         """Hears how many shards are owned now. The epoch goes with every write until it hears of another."""
@@ -181,8 +185,7 @@ class Planner:
         try:
             if cursor.is_apart:
                 return move_apart(cursor, now, self._horizon, self._spans.get(cursor.job_id, ()))
-            # The cursor of a job that could not be planned stands where it rests; it goes on at its own due times.
-            due = cursor.timing.next_after(cursor.next_fire - _TICK)
+            due = self._due_at(cursor)
             if due is None:
                 return Move(cursor.job_id, cursor.next_fire, cursor.version, (), (), None)
             spans = self._spans.get(cursor.job_id) if self._spans else None
@@ -192,7 +195,25 @@ class Planner:
                 planned = plan(cursor.timing, due, now, self._horizon, cursor.catchup)
         except Exception as fault:  # whatever is wrong with one job must not hold up everybody else's
             return self._unplannable.put_aside(cursor, fault, now)
+        self._note(cursor, planned.next_due)
         return Move(cursor.job_id, cursor.next_fire, cursor.version, planned.fires, planned.missed, planned.next_due)
+
+    def _due_at(self, cursor: Cursor) -> datetime | None:
+        """The due time at which a cursor stands, or the next one: where a job could not be planned, or by the rules of
+        another time, it stands at none. What was put there by the same timing is not computed a second time."""
+        planned = self._planned.get(cursor.job_id)
+        if planned is not None and planned[0] is cursor.timing and planned[1] == cursor.next_fire:
+            return cursor.next_fire
+        return cursor.timing.next_after(cursor.next_fire - _TICK)
+
+    def _note(self, cursor: Cursor, next_due: datetime | None) -> None:
+        if next_due is None:
+            self._planned.pop(cursor.job_id, None)
+            return
+        if len(self._planned) >= PLANNED_MAX:  # whichever: see Timetable
+            for job_id in list(self._planned)[::2]:
+                del self._planned[job_id]
+        self._planned[cursor.job_id] = cursor.timing, next_due
 
     def _announce(self, ready: Sequence[datetime], now: datetime) -> None:
         """Of runs that were made, when they are ready."""

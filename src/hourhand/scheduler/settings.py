@@ -9,8 +9,9 @@ class SchedulerSettings:
     """How long a scheduler that stopped answering keeps its shards, and a leader its lead."""
     heartbeat_seconds: float = 3.0
     """How often leases are renewed. At most a third of the lease, so that one lost renewal does no harm."""
-    horizon_seconds: float = 2.0
-    """How far ahead runs are created. Longer: a scheduler's death is felt later; changes touch more runs."""
+    horizon_seconds: float = 1.7
+    """How far ahead runs are created. Longer: a scheduler's death is felt later; changes touch more runs. With whole
+    seconds, making the runs of one full second would fall on the instant at which those of another start."""
     tick_seconds: float = 1.0
     """How often a scheduler looks for what there is to do. Well below the horizon, so that no run is created late."""
     tick_seconds_min: float = 0.05

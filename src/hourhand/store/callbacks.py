@@ -8,11 +8,13 @@ from uuid import UUID
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
 from hourhand.model.states import RunEvent, sources
-from hourhand.ports.callback_stores import FoundCallback
+from hourhand.ports.callback_stores import TOLD_IDS_MAX, FoundCallback
 from hourhand.store.jsons import from_json, to_json
 
 _KEPT: Final = timedelta(days=7)
 """How long after its time a callback is still told that it came too late, and not that nobody knows it."""
+_FOUND_MAX: Final = 20
+"""Attempts of one run whose callbacks are known at once; an older one is as good as unknown."""
 _STATES: Final = sources(RunEvent.SUCCEED)
 
 
@@ -21,9 +23,16 @@ class Callbacks:
         self._database = database
         self._queries = load_queries("hourhand.store.sql", "callbacks.sql", database.schema)
 
-    async def open_callback(self, run_id: UUID, fence: int, token_digest: bytes, seconds: float) -> None:
+    async def open_callback(
+        self, run_id: UUID, fence: int, token_digest: bytes, seconds: float, key_id: str | None
+    ) -> None:
         await self._database.fetch(
-            self._queries["open_callback"], run_id=run_id, fence=fence, token_digest=token_digest, seconds=seconds
+            self._queries["open_callback"],
+            run_id=run_id,
+            fence=fence,
+            token_digest=token_digest,
+            seconds=seconds,
+            key_id=key_id,
         )
 
     async def answer_callback(
@@ -39,11 +48,31 @@ class Callbacks:
         )
         return bool(rows)
 
-    async def find_callback(self, run_id: UUID, token_digest: bytes) -> FoundCallback | None:
-        row = await self._database.fetch_one(
-            self._queries["find_callback"], run_id=run_id, token_digest=token_digest, states=_STATES
+    async def find_callbacks(self, run_id: UUID, token_digest: bytes | None = None) -> list[FoundCallback]:
+        rows = await self._database.fetch(
+            self._queries["find_callbacks"], run_id=run_id, token_digest=token_digest, states=_STATES, most=_FOUND_MAX
         )
-        return None if row is None else FoundCallback(row["fence"], row["said_digest"], row["current"])
+        return [
+            FoundCallback(
+                row["token_digest"],
+                row["fence"],
+                row["key_id"],
+                row["said_digest"],
+                row["current"],
+                row["told_second"],
+                tuple(row["told_ids"] or ()),
+            )
+            for row in rows
+        ]
+
+    async def mark_told(self, token_digest: bytes, second: int, message_id: bytes) -> None:
+        await self._database.fetch(
+            self._queries["mark_told"],
+            token_digest=token_digest,
+            second=second,
+            message_id=message_id,
+            ids_max=TOLD_IDS_MAX,
+        )
 
     async def said_callbacks(self, attempts: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Mapping[str, Any]]:
         rows = await self._database.fetch(

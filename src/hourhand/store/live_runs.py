@@ -69,6 +69,18 @@ class LiveRuns:
         )
         return _heads(rows, hear_time)
 
+    async def is_crowd(self, head: Head, until: datetime, count: int) -> bool:
+        row = await self._database.fetch_one(
+            self._queries["is_crowd"],
+            lane_id=head.lane_id,
+            priority=head.priority,
+            since=head.ready_at,
+            until=until,
+            count=count,
+        )
+        assert row is not None, "the question is always answered"
+        return bool(row["is_crowd"])
+
     async def claim_runs(
         self,
         executor_id: int,
@@ -471,4 +483,8 @@ def _requeue_values(requeues: Sequence[Requeue]) -> dict[str, Any]:
 
 
 def _files_of(ends: Sequence[Finish] | Sequence[Requeue]) -> _Files:
-    return [(end.run_id, file) for end in ends if end.files for file in end.files]
+    """Of the newest attempt of each run: an older one may have its late word in the same batch, and ends nothing."""
+    if not any(end.files for end in ends):
+        return []
+    newest = dict(sorted((end.run_id, end.fence) for end in ends))
+    return [(end.run_id, file) for end in ends if end.fence == newest[end.run_id] for file in end.files]

@@ -55,11 +55,12 @@ def pack_job(new: NewJob, job_id: bytes, lane_id: int, due_at: datetime) -> byte
     definition = new.definition
     shared = _shared_by_jobs(
         new.namespace_id, lane_id, definition.name, definition.kind, definition.priority, definition.retry.max_retries,
-        definition.owner, new.created_at, new.created_by,
+        definition.owner,
     )  # fmt: skip
     payload = to_json_bytes(definition.payload)
     head = _jsonb(len(payload) + 1, _JSONB_VERSION)
-    return b"".join((_JOB_BEGIN, job_id, shared, _time(due_at), head, payload))
+    created, by = _time(new.created_at), _text(new.created_by)
+    return b"".join((_JOB_BEGIN, job_id, shared, created, by, created, _time(due_at), head, payload))
 
 
 def pack_run(new: NewJob, job_id: bytes, lane_id: int, due: datetime) -> bytes:
@@ -89,10 +90,8 @@ def _shared_by_jobs(
     priority: int,
     max_retries: int,
     owner: str,
-    created_at: datetime,
-    created_by: str,
 ) -> bytes:
-    created = _time(created_at)
+    """Without the times: jobs that are submitted one by one share everything but those."""
     parts: Iterable[bytes] = (
         _int4(4, namespace_id),
         _int4(4, lane_id),
@@ -103,9 +102,6 @@ def _shared_by_jobs(
         _text(owner),
         _int2(2, 0),  # status: active
         _int4(4, 1),  # version
-        created,
-        _text(created_by),
-        created,
     )
     return b"".join(parts)
 
@@ -134,6 +130,7 @@ def _time(instant: datetime) -> bytes:
     return _int8(8, microseconds_since_epoch(instant) - _EPOCH_2000)
 
 
+@lru_cache(maxsize=64)
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return struct.pack(">i", len(encoded)) + encoded

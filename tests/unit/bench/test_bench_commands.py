@@ -19,6 +19,7 @@ MODES = (
     "growth",
     "idle",
     "soak",
+    "overload",
     "day",
 )
 

@@ -86,6 +86,7 @@ def test_storage_is_told_for_a_whole_day() -> None:
     found = storage(before, after, 5000)
     assert (found["metadata_mb"], found["logs_mb"], found["runs_mb"]) == (50.0, 250.0, 10.0)
     assert found["working_mb"] == 2.5  # does not grow with the days
+    assert (found["month_gb"], found["month_note_gb"], found["note_mb"]) == (9.3, 9.0, 300.0)
     assert storage({}, {}, 5000) == {}
 
 
@@ -94,6 +95,8 @@ def test_the_last_minutes_are_compared_with_the_first() -> None:
         "p99": 1.2,
         "cpu": 0.9,
     }
+    first = {"live_runs_mb": 4.0, "live_runs_dead": 100.0}
+    assert ratios(first, {"live_runs_mb": 8.0, "live_runs_dead": 50.0}) == {"live_runs": 2.0, "live_runs_dead": 0.5}
 
 
 def test_the_nearest_sample_counts() -> None:

@@ -7,7 +7,14 @@ import time
 
 import pytest
 
-from hourhand.bench.meter import Meter, children_of, family, own_seconds, seconds_with_dead_children
+from hourhand.bench.meter import (
+    Meter,
+    children_of,
+    family,
+    machine_seconds,
+    own_seconds,
+    seconds_with_dead_children,
+)
 from hourhand.bench.stages import role_pids, stages_of
 
 BURN = "import time; e = time.process_time() + {seconds}\nwhile time.process_time() < e: pass\n"
@@ -73,6 +80,18 @@ def test_what_postgres_spent_on_nobody_known_is_other() -> None:
     assert found["postgres api"] >= 0.3
     whole = found["postgres api"] + found["postgres other"]
     assert whole == pytest.approx(meter.postgres_seconds(), abs=0.2)
+
+
+def test_of_the_machine_only_the_cores_count_that_we_may_use() -> None:
+    code = (
+        "import os, time; from hourhand.bench.meter import machine_seconds as m\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "a, t = m(), time.monotonic(); time.sleep(0.5); b = m()\n"
+        "print(sum(b[k] - a[k] for k in b) / (time.monotonic() - t))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(1.0, abs=0.2)
+    assert machine_seconds().keys() == {"busy", "disk_wait", "stolen", "idle"}
 
 
 def test_memory_is_told_by_role() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hourhand.bench import plots
-from hourhand.bench.report import Line, Progress, as_json, as_table
+from hourhand.bench.report import KEYS, Line, Progress, as_json, as_table
 from hourhand.model.errors import BadConfiguration
 
 FACTS = {
@@ -29,8 +29,15 @@ class Terminal(io.StringIO):
 
 
 def test_json_is_one_object_of_the_same_keys() -> None:
-    assert json.loads(as_json(FACTS)) == FACTS
+    found = json.loads(as_json(FACTS))
+    assert {key: value for key, value in found.items() if value is not None} == FACTS
     assert "\n" not in as_json(FACTS)
+
+
+def test_what_a_measurement_has_nothing_of_is_there_and_empty() -> None:
+    found = json.loads(as_json({"bench": "submit", "jobs": 5, "get_ms": {"p50": 1.0}}))
+    assert found.keys() == {*KEYS, "get_ms"}
+    assert (found["jobs"], found["lateness_ms"], found["early"]) == (5, None, None)
 
 
 def test_the_table_has_units_and_thousands() -> None:

@@ -11,11 +11,18 @@ from hourhand.model.errors import ServerUnreachable, WorldError
 PLAIN = b'HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\nContent-Length: 7\r\n\r\n{"a":1}'
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n3;x=y\r\nefg\r\n0\r\n\r\n"
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\ncontent-length: 4\r\n\r\nfull"
 
 
 @pytest.mark.parametrize(
     ("sent", "answered"),
-    [(PLAIN, Answered(202, b'{"a":1}')), (CHUNKED, Answered(200, b"abcdefg")), (EMPTY, Answered(204, b""))],
+    [
+        (PLAIN, Answered(202, b'{"a":1}')),
+        (CHUNKED, Answered(200, b"abcdefg")),
+        (EMPTY, Answered(204, b"")),
+        (REFUSED, Answered(503, b"full", 7)),
+        (REFUSED.replace(b"Retry-After", b"X-Else"), Answered(503, b"full", None)),
+    ],
 )
 def test_an_answer_is_read_once_it_is_whole(sent: bytes, answered: Answered) -> None:
     for end in range(len(sent)):

@@ -400,8 +400,10 @@ def test_a_job_is_run_beside_another_run_when_that_is_asked_for(hourhand: Run, s
 
 def test_resources_are_said_one_by_one(hourhand: Run, stub: Stub) -> None:
     options = ["--cpu", "0.5", "--memory", "512MB", "--slots", "2", "--pids", "9", "--resource", "gpu=1"]
+    options += ["--disk", "2GB"]
     assert hourhand("job", "create", "train", *options, "--", "true").exit_code == 0
-    assert stub.last.json["resources"] == {"cpu": 0.5, "memory": "512MB", "slots": 2, "pids": 9, "gpu": 1}
+    taken = {"cpu": 0.5, "memory": "512MB", "slots": 2, "pids": 9, "gpu": 1, "disk": "2GB"}
+    assert stub.last.json["resources"] == taken
 
     done = hourhand("job", "create", "train", "--resource", "gpu", "--", "true")
     assert done.exit_code == 2

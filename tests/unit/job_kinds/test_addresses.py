@@ -17,6 +17,8 @@ METADATA = [
     "[fe80::1]",
     "fe80::1%eth0",
     "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "::ffff:0:169.254.169.254",
     "2002:a9fe:a9fe::",
     "::a9fe:a9fe",
     "fd00:ec2::254",
@@ -39,8 +41,8 @@ def test_metadata_addresses_are_blocked_however_they_are_spelled(host):
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_private_hosts_are_blocked_unless_allowed(host):
-    assert host_blocked_because(host, allow_private=False)
+def test_private_hosts_are_blocked_unless_allowed_and_the_words_name_the_setting(host):
+    assert "kinds.allow_private_targets" in (host_blocked_because(host, allow_private=False) or "")
     assert host_blocked_because(host, allow_private=True) is None
 
 

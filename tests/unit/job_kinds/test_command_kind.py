@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import uvloop
 
-from hourhand.job_kinds import programs
+from hourhand.job_kinds import program_host
 from hourhand.job_kinds.cgroups import Trees, find_trees
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.lines import LINE_BYTES_MAX
@@ -43,13 +43,13 @@ def levels():
 
 
 @pytest.fixture(params=levels())
-async def open_kind(request, monkeypatch):
+async def open_kind(request, monkeypatch, shared):
     kinds = []
     trees, containment = HOW[request.param]
-    monkeypatch.setattr(programs, "find_trees", lambda: trees)
+    monkeypatch.setattr(program_host, "find_trees", lambda: trees)
 
     async def open_with(**settings):
-        kind = CommandKind(ProgramRunner(ProgramSettings(containment=containment, **settings)))
+        kind = CommandKind(ProgramRunner(ProgramSettings(containment=containment, shared=(str(shared),), **settings)))
         kinds.append(kind)
         await kind.open()
         return kind
@@ -161,7 +161,6 @@ async def test_the_variables_of_a_program_are_these_and_no_others(kind, make_tas
     variables = dict(line.split("=", 1) for line in logged.of("stdout"))
     home = variables.pop("HOME")
     assert variables.pop("TMPDIR") == home
-    assert Path(home).name == f"{task.run_id}-{task.fence}"
     assert variables == {
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
@@ -188,11 +187,11 @@ async def test_a_program_starts_in_a_private_folder_that_is_removed(kind, make_t
 
 async def test_the_work_folders_can_be_put_elsewhere(open_kind, make_task, shared):
     kind = await open_kind(work_root=str(shared / "work"))
-    logged = make_task({"argv": ["pwd"]})
+    logged = make_task(shell("pwd; touch file-1; mkdir d; touch d/file-2"))
     assert await kind.run(logged.task) == OK
     assert logged.of("stdout")[0].startswith(str(shared / "work") + "/")
     assert stat.S_IMODE((shared / "work").stat().st_mode) == 0o711
-    assert {entry.name for entry in (shared / "work").glob("*/*")} <= {".locked-once", ".stage"}
+    assert [entry for entry in (shared / "work").rglob("*") if entry.name.startswith("file")] == []
     await kind.close()
     assert list((shared / "work").iterdir()) == []
 

@@ -95,18 +95,22 @@ async def test_an_engine_that_answers_is_offered_and_one_that_does_not_is_none(p
         assert outcome.reason is Reason.NOT_STARTED
 
 
+TOLD = "$HOURHAND_ATTEMPT $HOURHAND_INDEX of $HOURHAND_TOTAL $HOURHAND_PROGRESS_FILE"
+
+
 async def test_what_is_asked_of_the_engine(pretender, open_kind, make_task):
     kind = await open_kind(str(pretender), run_as="nobody")
     payload = {
-        "image": "tiny", "argv": ["sh", "-c", 'echo "$GREETING $1 $HOURHAND_ATTEMPT"; cat; exit 3', "x", "$(id) 'q'"],
+        "image": "tiny", "argv": ["sh", "-c", f'echo "$GREETING $1 {TOLD}"; cat; exit 3', "x", "$(id) 'q'"],
         "env": {"GREETING": "good day"}, "stdin": "from outside", "ok_exit_codes": [3],
         "network": "bridge", "pull": "never",
     }  # fmt: skip
     logged = make_task(payload, kind="container")
     logged.task.resources = Resources(cpu=0.5, memory=64_000_000, pids=7)
+    logged.task.index, logged.task.total = 1, 3
 
     assert await kind.run(logged.task) == Succeeded({"exit_code": 3})
-    assert logged.of("stdout") == ["good day $(id) 'q' 1", "from outside"]
+    assert logged.of("stdout") == ["good day $(id) 'q' 1 1 of 3 /work/.hourhand-progress", "from outside"]
     [asked] = [call for call in calls(pretender) if call.startswith("run")]
     for words in (
         "--network bridge", "--pull never", "--cap-drop ALL", "--security-opt no-new-privileges", "--pids-limit 7",
@@ -172,6 +176,16 @@ async def test_a_real_container_runs_with_what_it_was_given_and_no_more(engine, 
     outcome = await kind.run(logged.task)
     assert (outcome, logged.of("stderr")) == (Succeeded({"exit_code": 3}), [])
     assert logged.of("stdout") == ["good day $(id) 1", "in", "65534", "left"]
+
+
+async def test_a_real_container_says_how_far_it_has_come(engine, open_kind, make_task):
+    kind = await open_kind(*engine, run_as="nobody")
+    line = 'echo "40 halfway" > "$HOURHAND_PROGRESS_FILE"; sleep 3'
+    logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", line], "pull": "never"}, kind="container")
+    told = []
+    logged.task.progress = lambda percent, message: told.append((percent, message))
+    assert await kind.run(logged.task) == Succeeded({"exit_code": 0})
+    assert told == [(40, "halfway")]
 
 
 async def test_a_real_container_leaves_files_where_it_is_told(engine, open_kind, make_task):

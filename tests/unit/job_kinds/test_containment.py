@@ -13,13 +13,13 @@ from typing import Final
 
 import pytest
 
-from hourhand.job_kinds.cgroups import find_trees
+from hourhand.job_kinds.cgroups import PREFIX, find_trees, remove_groups
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.model.outcome import Failed, Lost, Succeeded
 from hourhand.model.resources import Resources
 from hourhand.model.states import Reason
-from hourhand.model.usage import Level
+from hourhand.model.usage import DiskLevel, Level
 
 OK: Final = Succeeded({"exit_code": 0})
 MB: Final = 10**6
@@ -57,11 +57,11 @@ def home(shared):
 
 
 @pytest.fixture
-async def open_kind(home):
+async def open_kind(home, shared):
     kinds = []
 
     async def open_with(**settings):
-        kind = CommandKind(ProgramRunner(ProgramSettings(hidden=(home,), **settings)))
+        kind = CommandKind(ProgramRunner(ProgramSettings(hidden=(home,), shared=(str(shared),), **settings)))
         kinds.append(kind)
         await kind.open()
         return kind
@@ -184,6 +184,60 @@ async def test_two_gigabytes_of_output_take_no_memory_of_the_executor(kind, make
     assert resident_bytes() - before < 100 * MB
 
 
+# What is written is never seen in the folder: it has been deleted, or was never there under a name.
+NAMELESS: Final = """
+import tempfile, time
+file = tempfile.TemporaryFile()
+file.write(bytes(30_000_000))
+file.flush()
+time.sleep(99)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        shell("head -c 30000000 /dev/zero > file; sleep 99"),
+        shell("mkdir -p a/b; for i in $(seq 300); do head -c 100000 /dev/zero > a/b/$i; done; sleep 99"),
+        shell("head -c 30000000 /dev/zero > /var/tmp/file; sleep 99"),
+        python(NAMELESS),
+    ],
+    ids=["one file", "many files", "elsewhere", "a file without a name"],
+)
+async def test_a_disk_hog_is_ended_and_says_what_to_do(kind, make_task, program):
+    kind._programs._host.disk._look_seconds = 0.05
+    neighbour = make_task(shell("head -c 5000000 /dev/zero > file; sleep 1; echo fine"))
+    neighbour.task.resources = Resources(disk=10 * MB)
+    running = asyncio.create_task(kind.run(neighbour.task))
+    hog = make_task(program)
+    hog.task.resources = Resources(disk=10 * MB)
+    async with asyncio.timeout(60):
+        outcome = await kind.run(hog.task)
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, outcome.retryable) == (Reason.DISK_LIMIT, True)
+    assert "10 MB of resources.disk" in outcome.error
+    assert hog.task.usage.disk_level is DiskLevel.WATCHED
+    assert hog.task.usage.disk_bytes_peak > 10 * MB
+    assert processes_of(hog.task) == []
+    assert await running == OK
+    assert neighbour.task.usage.disk_bytes_peak >= 5 * MB
+
+
+async def test_every_attempt_has_a_limit_of_disk(open_kind, make_task, shared):
+    kind = await open_kind(disk_bytes_max=10 * MB)
+    kind._programs._host.disk._look_seconds = 0.05
+    outcome = await kind.run(make_task(shell("head -c 30000000 /dev/zero > file; sleep 99")).task)
+    assert outcome.reason is Reason.DISK_LIMIT
+    assert "kinds.disk_bytes_max" in outcome.error
+    declared = make_task(shell("head -c 30000000 /dev/zero > file; sleep 1"))
+    declared.task.resources = Resources(disk=50 * MB)
+    assert await kind.run(declared.task) == OK
+    facts = os.statvfs(shared)
+    unsaid = (await open_kind())._programs._host.disk_bytes_max
+    assert 0 < unsaid <= facts.f_blocks * facts.f_frsize / 10
+    assert unsaid <= (facts.f_bavail * facts.f_frsize + 1000 * MB) / 2, "it cannot fill what is left"
+
+
 # --- nothing survives ---------------------------------------------------------------------------------------
 
 # It forks twice, leaves its session, wipes its environment (by becoming another program) and ignores SIGTERM.
@@ -240,7 +294,7 @@ NEST: Final = """
 for line in $(cat /proc/self/cgroup); do
     tree=$(echo $line | cut -d: -f2)
     for own in /sys/fs/cgroup/$tree${line##*:} /sys/fs/cgroup/unified${line##*:}; do
-        case $own in */hourhand-work-*) mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
+        case $own in */hourhand-groups-*) mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
     done
 done
 sleep 1000 &
@@ -255,8 +309,7 @@ async def test_groups_that_a_program_makes_in_its_own_do_not_keep_it_from_ending
         assert await kind.run(logged.task) == OK
     assert "made" in logged.of("stdout")
     assert not alive(int(logged.of("stdout")[-1]))
-    [room] = {Path(base).name for base in kind._programs._host.groups.bases}
-    assert groups_of(room, inner=True) == []
+    assert groups_of(kind._programs._host.folders.room.name, inner=True) == []
 
 
 # --- the launcher dies, the executor dies ---------------------------------------------------------------------
@@ -284,7 +337,8 @@ from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.ports.job_kind import Task
 
 async def main():
-    kind = CommandKind(ProgramRunner(ProgramSettings(work_root=sys.argv[1], containment=sys.argv[2])))
+    shared = (sys.argv[5],)
+    kind = CommandKind(ProgramRunner(ProgramSettings(work_root=sys.argv[1], containment=sys.argv[2], shared=shared)))
     await kind.open()
     payload = {"argv": ["/usr/bin/env", "python3", "-c", sys.argv[3], sys.argv[4], "stay"]}
     task = Task(uuid4(), uuid4(), "default", "x", "command", payload, 1, 1, datetime.now(UTC), lambda *_: None)
@@ -298,7 +352,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("containment", ["full", "none"])
 async def test_everything_ends_with_an_executor_that_is_killed(shared, alive, until, make_task, containment):
     pid_file = shared / "pid"
-    arguments = [str(shared / "work"), containment, HIDDEN_DAEMON, str(pid_file)]
+    arguments = [str(shared / "work"), containment, HIDDEN_DAEMON, str(pid_file), str(shared)]
     with subprocess.Popen([sys.executable, "-c", EXECUTOR, *arguments], stdout=subprocess.PIPE) as executor:
         launcher = await asyncio.to_thread(launcher_in, executor.stdout)
         await until(lambda: pid_file.exists() and pid_file.read_text())
@@ -312,6 +366,52 @@ async def test_everything_ends_with_an_executor_that_is_killed(shared, alive, un
     assert not room.exists()
     assert groups_of(room.name) == [], "the next executor clears away what the dead one has left"
     await next_one.close()
+
+
+async def test_groups_of_a_dead_executor_are_removed_also_when_its_room_is_gone(shared, until, alive):
+    arguments = [str(shared / "work"), "full", HIDDEN_DAEMON, str(shared / "pid"), str(shared)]
+    with subprocess.Popen([sys.executable, "-c", EXECUTOR, *arguments], stdout=subprocess.PIPE) as executor:
+        launcher = await asyncio.to_thread(launcher_in, executor.stdout)
+        await until(lambda: (shared / "pid").exists() and (shared / "pid").read_text())
+        executor.kill()
+    await until(lambda: not alive(launcher))
+    [room] = (shared / "work").iterdir()
+    assert groups_of(room.name) != []
+    shutil.rmtree(room)
+    next_one = CommandKind(ProgramRunner(ProgramSettings(work_root=str(shared / "other"))))
+    await next_one.open()
+    assert groups_of(room.name) == []
+    await next_one.close()
+
+
+async def test_groups_of_a_living_executor_are_left_alone_although_they_are_empty(open_kind, make_task):
+    first = await open_kind()
+    room = first._programs._host.folders.room
+    before = groups_of(room.name)
+    await open_kind()
+    assert groups_of(room.name) == before != []
+    assert await unharmed(first, make_task)
+
+
+async def test_a_group_in_which_somebody_lives_is_left_alone(open_kind):
+    bases = [Path(root, f"{PREFIX}test{os.getpid()}") for root in find_trees().roots]
+    stranger = subprocess.Popen(["sleep", "1000"])
+    try:
+        for base in bases:
+            base.mkdir()
+            (base / "inner").mkdir()
+            (base / "inner" / "cgroup.procs").write_text(str(stranger.pid))
+        await open_kind()
+        assert stranger.poll() is None
+        assert all(base.exists() for base in bases)
+        stranger.kill()
+        stranger.wait()
+        await open_kind()
+        assert [base for base in bases if base.exists()] == []
+    finally:
+        stranger.kill()
+        stranger.wait()
+        remove_groups(map(str, bases))
 
 
 # --- what a program can see and reach -------------------------------------------------------------------------
@@ -478,7 +578,8 @@ def processes_of(task):
 
 
 def groups_of(room, inner=False):
-    pattern = f"{room}/*/" if inner else room
+    own = PREFIX + room.rpartition("-")[2]
+    pattern = f"{own}/*/" if inner else own
     return [path for root in find_trees().roots for path in Path(root).glob(pattern) if path.is_dir()]
 
 

@@ -272,10 +272,13 @@ async def test_bytes_that_are_no_text_are_replaced(call):
 async def test_a_server_that_is_not_there_is_a_connection_failure(kind, make_task):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        outcome = await kind.run(make_task({"url": f"http://127.0.0.1:{taken.getsockname()[1]}/"}).task)
+        taken_port = taken.getsockname()[1]
+        outcome = await kind.run(make_task({"url": f"http://127.0.0.1:{taken_port}/"}).task)
     assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
+    assert outcome.error.startswith(f"127.0.0.1:{taken_port} cannot be reached: ")
     outcome = await kind.run(make_task({"url": "http://no-such-name.invalid/"}).task)
     assert outcome.reason is Reason.CONNECTION
+    assert outcome.error.startswith("no address is known for no-such-name.invalid: ")
 
 
 async def test_a_server_that_does_not_speak_http_is_a_connection_failure(kind, make_task):

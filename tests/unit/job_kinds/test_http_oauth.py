@@ -19,6 +19,7 @@ class Login:
     def __init__(self):
         self.given = 0
         self.forms = []
+        self.held = []
         self.answer = {}
         self.status = 200
         self.good = set()
@@ -33,6 +34,7 @@ class Login:
             body = {"access_token": token, "token_type": "Bearer", "expires_in": 3600, **self.answer}
             return web.json_response(body, status=self.status)
         held = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.held.append(held)
         return web.Response(status=200 if held in self.good else 401, text=held)
 
 
@@ -64,8 +66,9 @@ def call(kind, login, make_task):
 
 
 async def test_a_call_carries_a_token_and_later_calls_share_it(call, login):
-    assert (await call(scope="a b")).result["body"] == "token-1"
-    assert (await call(scope="a b")).result["body"] == "token-1"
+    for _ in range(2):
+        assert isinstance(await call(scope="a b"), Succeeded)
+    assert login.held == ["token-1", "token-1"]
     [(authorization, form)] = login.forms
     assert form == {"grant_type": ["client_credentials"], "scope": ["a b"]}
     assert base64.b64decode(authorization.removeprefix("Basic ")).decode() == "me:p%26ss+w%C3%B6rd"
@@ -95,13 +98,15 @@ async def test_a_token_at_its_end_is_renewed(call, login):
     login.answer = {"expires_in": 0.0001}
     await call()
     await asyncio.sleep(0.001)
-    assert (await call()).result["body"] == "token-2"
+    await call()
+    assert login.held == ["token-1", "token-2"]
 
 
 async def test_a_refused_token_is_renewed_once(call, login):
     await call()
     login.good = set()
-    assert (await call()).result["body"] == "token-2"
+    assert isinstance(await call(), Succeeded)
+    assert login.held == ["token-1", "token-1", "token-2"]
     login.answer = {"access_token": "never-good"}
     login.good = set()
     outcome = await call()
@@ -146,3 +151,24 @@ async def test_a_token_server_that_is_not_there_is_a_connection_failure(call, lo
     outcome = await call(token_url="http://127.0.0.1:1/token")
     assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
     assert outcome.error.startswith("no access token: its server cannot be reached")
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("length", [0, 65_521])
+async def test_a_token_that_the_server_repeats_is_not_kept(kind, make_task, status, length):
+    async def repeats(request):
+        if request.path == "/token":
+            return web.json_response({"access_token": "t0k3n+4ccess/c4n4ry", "token_type": "Bearer"})
+        held = request.headers["Authorization"]
+        told = f"{'x' * length}{held}{base64.b64encode(held.encode()).decode()}"
+        return web.Response(status=status, text=told)
+
+    async with Site(repeats) as site:
+        oauth = {"token_url": f"{site.url}/token", "client_id": "me", "client_secret": "hush"}
+        outcome = await kind.run(make_task({"url": site.url, "oauth": oauth}, kind="http").task)
+    told = str(outcome.result)
+    assert outcome.result["status"] == status
+    assert outcome.result["truncated"] is bool(length), "in the second case in the midst of the token"
+    assert "Bearer [secret access token]" in told
+    for form in ("t0k3n", "c4n4ry", "dDBrM24rNGNjZXNzL2M0bjRyeQ"):
+        assert form not in told

@@ -105,6 +105,7 @@ def test_every_option_can_be_right():
         "tls": {"ca": PEM, "cert": PEM, "key": {"secret": "key"}},
         "verify_tls": True,
         "idle_timeout": "30s",
+        "sign_with": {"secret": "hook-key"},
         "complete_by": "callback",
         "callback_timeout": "2h",
     }
@@ -140,6 +141,10 @@ def test_every_option_can_be_right():
         ({"oauth": OAUTH, "headers": {"authorization": "x"}}, [("/oauth", "invalid-value")]),
         ({"complete_by": "pigeon"}, [("/complete_by", "unknown-value")]),
         ({"callback_timeout": "1h"}, [("/callback_timeout", "invalid-value")]),
+        ({"sign_with": 3}, [("/sign_with", "wrong-type")]),
+        ({"sign_with": {"secret": ""}}, [("/sign_with/secret", "invalid-reference")]),
+        ({"sign_with": "a-passphrase"}, [("/sign_with", "invalid-value")]),
+        ({"sign_with": "whsec_AAAA"}, [("/sign_with", "invalid-value")]),
         ({"complete_by": "callback", "callback_timeout": "8d"}, [("/callback_timeout", "out-of-range")]),
         ({"url": "http://a/" + "x" * 8000}, [("/url", "invalid-url")]),
     ],

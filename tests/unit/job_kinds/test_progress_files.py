@@ -32,8 +32,24 @@ async def test_the_last_line_counts_and_is_told_once(said, tmp_path, until):
     assert said == [(40, "halfway"), (70, "most of it"), (None, "counting the rest")]
 
 
+def linked(path):
+    """To a file of somebody else, where the machine allows that."""
+    path.with_name("a secret").write_text("99 hunter2\n")
+    os.link(path.with_name("a secret"), path)
+
+
+def of_another_user(path):
+    path.write_text("99 hunter2\n")
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    else:
+        path.unlink()
+
+
 @pytest.mark.parametrize("make", [
     lambda path: path.symlink_to("/etc/hostname"),
+    linked,
+    of_another_user,
     os.mkfifo,
     lambda path: path.mkdir(),
     lambda path: path.write_bytes(b"\n\n"),

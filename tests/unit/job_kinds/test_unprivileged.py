@@ -76,9 +76,18 @@ def python_of_nobody() -> str:
     return program[0]
 
 
-def run_as_nobody(*runs: Any, groups: Sequence[Path] = (), neighbour: bool = False) -> list[Any]:
+# As in a container that may make no mounts. The numbers are those of this user namespace alone, and of those inside it.
+WITHOUT_NAMESPACES: Final = (
+    "unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--keep-caps", "sh", "-c",
+    "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all \"$@\"", "sh",
+)  # fmt: skip
+
+
+def run_as_nobody(
+    *runs: Any, groups: Sequence[Path] = (), neighbour: bool = False, inside: Sequence[str] = ()
+) -> list[Any]:
     """What became of programs that an executor of the user nobody ran, and what it could contain them by."""
-    command = [python_of_nobody(), "-c", EXECUTOR]
+    command = [*inside, python_of_nobody(), "-c", EXECUTOR]
     asked = {"runs": [each if isinstance(each, dict) else {"script": each} for each in runs], "neighbour": neighbour}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, user=NOBODY, group=NOBODY, extra_groups=[],
@@ -164,3 +173,35 @@ def test_without_groups_a_daemon_goes_with_its_attempt_although_others_go_on() -
     ended, _ = run_as_nobody(daemon, neighbour=True)
     assert ended["succeeded"]
     assert not Path(f"/proc/{ended['said'][0]}").exists()
+
+
+def test_tmp_is_private_where_anybody_may_make_namespaces() -> None:
+    name = f"hourhand-test-{os.getpid()}"
+    write = f"for p in /tmp /var/tmp /dev/shm; do echo hush > $p/{name}; cat $p/{name}; done; ls /tmp | grep -c hh-nob"
+    look = f"ls /tmp/{name} /var/tmp/{name} /dev/shm/{name} 2>/dev/null; echo looked"
+    wrote, looked, abilities = run_as_nobody(write, look)
+    if "mounts" not in abilities:
+        pytest.skip("this machine lets nobody make namespaces")
+    assert wrote["said"] == ["hush", "hush", "hush", "0"]
+    assert looked["said"] == ["looked"]
+    assert not Path("/tmp", name).exists()
+
+
+def test_without_namespaces_tmp_is_closed_and_the_own_folder_is_not() -> None:
+    name = f"hourhand-test-{os.getpid()}"
+    closed = f"for p in /tmp /var/tmp; do echo hush > $p/{name}; ls $p; mkdir $p/{name}-d; ls $HOME/..; done 2>&1"
+    own = "mkdir a; echo fine > a/b; mv a/b c; cat c $(mktemp); echo x > /dev/null; cat /etc/hostname > d; ls; echo > c"
+    other = "ls -d /tmp/hourhand-work-*/* 2>/dev/null; cat /tmp/hourhand-work-*/*/c 2>/dev/null; echo looked"
+    probe = subprocess.run([*WITHOUT_NAMESPACES, "true"], capture_output=True, user=NOBODY, group=NOBODY, check=False)
+    if probe.returncode != 0:
+        pytest.skip("this machine lets nobody make user namespaces")
+    shut, worked, looked, abilities = run_as_nobody(closed, own, other, inside=WITHOUT_NAMESPACES, neighbour=True)
+    if "fence" not in abilities:
+        pytest.skip("this kernel has no Landlock that would do")
+    assert "mounts" not in abilities
+    assert len(shut["said"]) == 8
+    assert all("ermission denied" in line for line in shut["said"])
+    assert worked["succeeded"], worked
+    assert worked["said"][0] == "fine"
+    assert looked["said"] == ["looked"]
+    assert not Path("/tmp", name).exists()

@@ -117,3 +117,11 @@ def test_values_are_shown_and_written_nowhere() -> None:
     assert "t0ken" not in f"{VALUES}"
     with pytest.raises(TypeError):
         pickle.dumps(VALUES)
+
+
+def test_the_key_that_signs_calls_may_be_a_secret_of_http_jobs_only() -> None:
+    payload = {"url": "https://example.com/", "sign_with": {"secret": "KEY"}}
+    assert list(references("http", payload)) == [("/sign_with", "KEY")]
+    assert list(references("a-plugin", payload)) == [], "there it is the plugin's own"
+    assert filled(payload, VALUES)["sign_with"] == VALUES["KEY"]
+    assert filled({"sign_with": "plain"}, VALUES)["sign_with"] == "plain"

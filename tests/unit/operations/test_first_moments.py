@@ -26,7 +26,7 @@ class Desk:
         self.stored: list[NewJob] = []
         nobody = cast("Any", self)
         self.operations = JobOperations(
-            nobody, nobody, nobody, KINDS, self, IdSource(1), nobody, SubmitSettings(), pauses=self
+            nobody, nobody, nobody, KINDS, self, IdSource(1), nobody, SubmitSettings(horizon_seconds=2.0), pauses=self
         )
 
     def now(self) -> datetime:

@@ -38,9 +38,9 @@ def faults_of(resources: Any) -> list[tuple[str, str]]:
 
 
 def test_what_is_declared_is_kept_with_the_policy_and_told_in_the_same_words() -> None:
-    said = {"cpu": 0.5, "memory": "512MB", "pids": 100, "slots": 2, "gpu": 1}
+    said = {"cpu": 0.5, "memory": "512MB", "pids": 100, "disk": "2GB", "slots": 2, "gpu": 1}
     definition = defined(resources=said)
-    assert definition.policy.resources == Resources(0.5, 512_000_000, 100, 2, {"gpu": 1})
+    assert definition.policy.resources == Resources(0.5, 512_000_000, 100, 2, {"gpu": 1}, 2_000_000_000)
     assert words_of(definition)["resources"] == said
     assert policy_from_json(policy_to_json(definition.policy)) == definition.policy
 
@@ -57,6 +57,7 @@ def test_resources_that_say_nothing_are_none(empty: dict[str, Any] | None) -> No
         {"memory": -5}, {"memory": ["1GB"]}, {"cpu": -1}, {"cpu": 0}, {"cpu": "2"}, {"cpu": True}, {"cpu": 1e9},
         {"cpu": float("nan")}, {"cpu": float("inf")}, {"pids": 0}, {"pids": 2.0}, {"slots": 0}, {"slots": "2"},
         {"slots": 10**9}, {"gpu": 0}, {"gpu": -1}, {"gpu": 1.5}, {"gpu": "1"}, {"GPU": 1}, {"a b": 1}, {"": 1},
+        {"disk": "much"}, {"disk": 1}, {"disk": "1B"}, {"disk": True}, {"disk": "2PB"}, {"storage": "1GB"}, {"dsk": 1},
         {"x" * 41: 1}, {"é": 1}, {"mem": 1}, {"ram": "1GB"}, {"cpus": 1}, {"memry": "1GB"}, {"a\x00b": 1}, {"a/b": 1},
     ],
 )  # fmt: skip

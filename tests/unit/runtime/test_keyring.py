@@ -57,7 +57,7 @@ def test_the_file_is_for_its_owner_alone_and_never_replaced(keyring: Keyring) ->
 def test_without_a_file_nothing_is_sealed_and_the_message_says_what_to_do(tmp_path: Path) -> None:
     keyring = Keyring(tmp_path / "secret.key")
     assert keyring.key_ids == []
-    with pytest.raises(SecretsUnavailable, match="hourhand secret make-key"):
+    with pytest.raises(SecretsUnavailable, match=r"hourhand secret make-key .*/secret\.key.*secrets\.key_file"):
         keyring.seal(b"hunter2", PLACE)
     with pytest.raises(BadConfiguration, match="put the file back"):
         missing_keys(keyring, {"abc"})
@@ -124,3 +124,42 @@ def test_a_keyring_shows_no_key(keyring: Keyring) -> None:
     with pytest.raises(BadConfiguration) as caught:
         _ = keyring.key_ids
     assert text[:20] not in str(caught.value)
+
+
+def test_a_key_for_a_purpose_follows_from_the_file_and_from_the_purpose(keyring: Keyring) -> None:
+    [first] = keyring.key_ids
+    own = keyring.derived(first, b"callback")
+    assert own is not None
+    assert keyring.derived(first, b"callback") == Keyring(keyring.path).derived(first, b"callback") == own
+    assert keyring.derived(first, b"callback2") != own
+    add_key(keyring.path)
+    newer = keyring.key_ids[0]
+    assert keyring.derived(newer, b"callback") not in (None, own)
+    assert keyring.derived(first, b"callback") == own, "what was signed before a new key came is known after it"
+    assert own not in keyring.path.read_bytes()
+    drop_old_keys(keyring.path)
+    assert keyring.derived(first, b"callback") is None
+
+
+def test_what_is_sealed_for_a_purpose_is_opened_for_that_alone_also_after_a_new_key(
+    keyring: Keyring, tmp_path: Path
+) -> None:
+    [first] = keyring.key_ids
+    sealed = keyring.seal_for(first, b"callback 1", b"hunter2")
+    assert sealed is not None
+    assert b"hunter2" not in sealed
+    assert sealed != keyring.seal_for(first, b"callback 1", b"hunter2")
+    add_key(keyring.path)
+    assert keyring.open_for(first, b"callback 1", sealed) == b"hunter2"
+    for key_id, purpose, what in (
+        (first, b"callback 2", sealed),
+        (first, b"callback 1", sealed[:-1] + b"x"),
+        (first, b"callback 1", b""),
+        (keyring.key_ids[0], b"callback 1", sealed),
+        ("no-such-key", b"callback 1", sealed),
+    ):
+        with pytest.raises(SecretsUnavailable):
+            keyring.open_for(key_id, purpose, what)
+    nobodys = Keyring(tmp_path / "none.key")
+    assert nobodys.key_ids == []
+    assert nobodys.seal_for(first, b"callback 1", b"hunter2") is None

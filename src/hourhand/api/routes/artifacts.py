@@ -6,17 +6,17 @@ import msgspec
 
 from hourhand.api.answers import Answer, header, json_answer
 from hourhand.api.cursors import make_cursor, read_cursor
+from hourhand.api.downloads import BYTES, download
 from hourhand.api.endpoints import Call, Endpoint
 from hourhand.api.multipart import FORM
 from hourhand.api.parameters import CURSOR, Parameter, limit_parameter
 from hourhand.api.settings import ApiSettings
-from hourhand.api.streaming import StreamAnswer, stream_answer
+from hourhand.api.streaming import StreamAnswer, Streams
 from hourhand.operations.artifacts import ArtifactOperations, ArtifactView
 
 BASE: Final = "/api/v1/artifacts"
 _ONE: Final = BASE + "/{artifact}"
-_BYTES: Final = "application/octet-stream"
-_MEDIA: Final = (_BYTES, "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", FORM)
+_MEDIA: Final = (BYTES, "application/zip", "application/gzip", "application/x-gzip", "application/x-tar", FORM)
 _NAME: Final = Parameter("name", "Only those of this name.")
 _DIGEST: Final = Parameter("digest", "sha256:… that the content must have; else nothing is kept and the answer is 422.")
 _SIGNATURE: Final = Parameter(
@@ -30,8 +30,9 @@ class ArtifactListView(msgspec.Struct):
 
 
 class ArtifactRoutes:
-    def __init__(self, artifacts: ArtifactOperations, settings: ApiSettings) -> None:
+    def __init__(self, artifacts: ArtifactOperations, settings: ApiSettings, streams: Streams) -> None:
         self._artifacts = artifacts
+        self._streams = streams
         self._bytes_max = settings.artifact_bytes_max
 
     def endpoints(self) -> list[Endpoint]:
@@ -43,10 +44,14 @@ class ArtifactRoutes:
             ),
             Endpoint(
                 "PUT", _ONE, self.upload, tag, "Upload code under a name", ArtifactView, 201, bytes, body_media=_MEDIA,
-                body_bytes_max=self._bytes_max, streamed=True, parameters=(_DIGEST, _SIGNATURE),
+                body_bytes_max=self._bytes_max, body_setting="api.artifact_bytes_max", streamed=True,
+                parameters=(_DIGEST, _SIGNATURE),
             ),
             Endpoint("GET", _ONE, self.get, tag, "One artifact: by name, sha256:… or name@sha256:…", ArtifactView),
-            Endpoint("GET", _ONE + "/content", self.download, tag, "Its content", media_types=(_BYTES,)),
+            Endpoint(
+                "GET", _ONE + "/content", self.download, tag, "Its content", media_types=(BYTES,),
+                description="Ranges, `If-None-Match` and `If-Range` are heeded.",
+            ),
             Endpoint("DELETE", _ONE, self.delete, tag, "Delete an artifact that no job uses", ArtifactView),
         ]  # fmt: skip
 
@@ -68,14 +73,10 @@ class ArtifactRoutes:
         view = await self._artifacts.get(call.caller, call.path["artifact"])
         return json_answer(view, 200, _etag(view))
 
-    async def download(self, call: Call) -> StreamAnswer:
+    async def download(self, call: Call) -> Answer | StreamAnswer:
         found = await self._artifacts.download(call.caller, call.path["artifact"])
-        headers = [
-            header("content-length", str(found.view.size)),
-            header("content-disposition", f'attachment; filename="{found.view.name}"'),
-            *_etag(found.view),
-        ]
-        return await stream_answer(found.content, _BYTES, headers)
+        digest = found.view.digest.removeprefix("sha256:")
+        return await download(call, self._streams, found.view.size, digest, found.read, BYTES, found.view.name)
 
     async def delete(self, call: Call) -> Answer:
         return json_answer(await self._artifacts.delete(call.caller, call.path["artifact"]))

@@ -92,6 +92,7 @@ class JobRoutes:
                 list[JobRequest],
                 body_media=("application/json", NDJSON),
                 body_bytes_max=self._settings.batch_bytes_max,
+                body_setting="api.batch_bytes_max",
                 headers=(IDEMPOTENCY_KEY,),
             ),
             Endpoint(

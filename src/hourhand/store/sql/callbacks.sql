@@ -1,6 +1,6 @@
 -- name: open_callback
-INSERT INTO hourhand.run_callbacks (token_digest, run_id, fence, expires_at)
-VALUES (@token_digest, @run_id, @fence, now() + make_interval(secs => @seconds::float8));
+INSERT INTO hourhand.run_callbacks (token_digest, run_id, fence, expires_at, key_id)
+VALUES (@token_digest, @run_id, @fence, now() + make_interval(secs => @seconds::float8), @key_id);
 
 -- name: answer_callback
 -- Once, in time, and only while the attempt has the run: a word of an older attempt changes nothing.
@@ -12,13 +12,25 @@ UPDATE hourhand.run_callbacks c
                 WHERE r.run_id = c.run_id AND r.fence = c.fence AND r.state = ANY (@states::smallint[]))
 RETURNING c.fence;
 
--- name: find_callback
-SELECT c.fence, c.said_digest,
+-- name: find_callbacks
+-- That of one token, or, without one, those of the newest attempts of a run.
+SELECT c.token_digest, c.fence, c.key_id, c.said_digest, c.told_second, c.told_ids,
        c.expires_at > now()
        AND EXISTS (SELECT FROM hourhand.live_runs r
                     WHERE r.run_id = c.run_id AND r.fence = c.fence AND r.state = ANY (@states::smallint[])) AS current
   FROM hourhand.run_callbacks c
- WHERE c.token_digest = @token_digest AND c.run_id = @run_id;
+ WHERE c.run_id = @run_id AND (@token_digest::bytea IS NULL OR c.token_digest = @token_digest)
+ ORDER BY c.fence DESC
+ LIMIT @most;
+
+-- name: mark_told
+-- Ids of one second only, and few of them: what is older than the newest word is known to be old by its time.
+UPDATE hourhand.run_callbacks c
+   SET told_second = @second,
+       told_ids = CASE WHEN c.told_second = @second THEN c.told_ids || @message_id::bytea ELSE ARRAY[@message_id::bytea] END
+ WHERE c.token_digest = @token_digest
+   AND (c.told_second IS NULL OR c.told_second < @second
+        OR (c.told_second = @second AND cardinality(c.told_ids) < @ids_max AND NOT @message_id::bytea = ANY (c.told_ids)));
 
 -- name: said_callbacks
 SELECT c.run_id, c.fence, c.said

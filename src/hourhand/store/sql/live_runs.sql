@@ -29,6 +29,15 @@ SELECT h.lane_id, h.priority, r.ready_at, clock_timestamp() AS now
      LIMIT 1
  ) r;
 
+-- name: is_crowd
+-- Whether so many queued runs of a lane and priority become ready within a moment. Reads no more entries than that.
+SELECT EXISTS (
+    SELECT FROM hourhand.live_runs r
+     WHERE r.state = 0 AND r.lane_id = @lane_id AND r.priority = @priority AND r.ready_at BETWEEN @since AND @until
+     ORDER BY r.ready_at
+    OFFSET @count::int - 1
+) AS is_crowd;
+
 -- name: claim_runs
 -- Claims due runs of plain lanes, in the order of the heads, up to a share for each namespace. The heads come from
 -- peek_ready. The fence number drawn here ends the right of every earlier attempt of these runs. A recurring run that
@@ -54,30 +63,44 @@ WITH heads AS (
         SELECT p.*
           FROM (SELECT lane_id, priority, since FROM heads WHERE share = s.share ORDER BY place) h
          CROSS JOIN LATERAL (
-            SELECT r.run_id, r.ctid AS place, r.job_id, r.namespace_id,
-                   CASE WHEN r.cause <> 0 THEN EXISTS (
+            SELECT q.run_id, q.place, q.job_id, q.namespace_id,
+                   CASE WHEN q.behind IS NULL THEN false ELSE (
+                       (q.behind AND q.attempt = 0) OR EXISTS (
+                           SELECT FROM hourhand.live_runs e
+                            WHERE e.job_id = q.job_id AND e.cause <> 0
+                              -- Ids sort by due time, those of runs asked for by when they were. What runs already is in
+                              -- the way whatever it stands for, unless it was let run beside this one.
+                              AND (e.run_id < q.run_id OR (q.attempt = 0 AND e.state IN (2, 3, 4)))
+                       )
+                   ) AND hourhand.overlap_policy(q.namespace_id, q.job_id, q.run_id) <> 'allow' END AS overlaps,
+                   CASE WHEN NOT q.behind AND q.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
                        SELECT FROM hourhand.live_runs e
-                        WHERE e.job_id = r.job_id AND e.cause <> 0
-                          -- Ids sort by due time, those of runs asked for by when they were. What runs already is in
-                          -- the way whatever it stands for, unless it was let run beside this one.
-                          AND (e.run_id < r.run_id OR (r.attempt = 0 AND e.state IN (2, 3, 4)))
-                   ) AND hourhand.overlap_policy(r.namespace_id, r.job_id, r.run_id) <> 'allow'
-                   ELSE false END AS overlaps,
-                   CASE WHEN r.cause <> 0 AND r.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
-                       SELECT FROM hourhand.live_runs e
-                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND (e.run_id < r.run_id OR e.state IN (2, 3, 4))
+                        WHERE e.job_id = q.job_id AND e.cause <> 0 AND (e.run_id < q.run_id OR e.state IN (2, 3, 4))
                    ) THEN (
                        SELECT count(*) FROM hourhand.live_runs e
-                        WHERE e.job_id = r.job_id AND e.cause <> 0 AND e.run_id > r.run_id AND e.state < 1
+                        WHERE e.job_id = q.job_id AND e.cause <> 0 AND e.run_id > q.run_id AND e.state < 1
                           AND e.ready_at <= @others_until::timestamptz     -- which others may be claiming
                           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
                    ) ELSE 0 END AS followers
-              FROM hourhand.live_runs r
-             WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority
-               AND r.ready_at BETWEEN h.since AND @until        -- older ones there were none when peek_ready looked
-             ORDER BY r.ready_at
-             LIMIT s.most
-               FOR UPDATE SKIP LOCKED
+              FROM (
+                SELECT r.run_id, r.ctid AS place, r.job_id, r.namespace_id, r.attempt,
+                       -- Whether it stands behind any other run of its job that matters, whichever is found first. Nearly
+                       -- always there is none, which one look tells: then the questions above are not asked.
+                       CASE WHEN r.cause <> 0 THEN (
+                           SELECT e.run_id < r.run_id OR e.state IN (2, 3, 4)
+                             FROM hourhand.live_runs e
+                            WHERE e.job_id = r.job_id AND e.cause <> 0
+                              AND (e.run_id < r.run_id OR e.state IN (2, 3, 4)
+                                   OR (e.run_id > r.run_id AND e.ready_at <= @others_until::timestamptz))
+                            LIMIT 1
+                       ) END AS behind
+                  FROM hourhand.live_runs r
+                 WHERE r.state = 0 AND r.lane_id = h.lane_id AND r.priority = h.priority
+                   AND r.ready_at BETWEEN h.since AND @until    -- older ones there were none when peek_ready looked
+                 ORDER BY r.ready_at
+                 LIMIT s.most
+                   FOR UPDATE SKIP LOCKED
+              ) q
          ) p
          LIMIT s.most
      ) c
@@ -384,9 +407,10 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
     INSERT INTO hourhand.attempts (run_id, attempt, state, executor_id, fence, started_at, ended_at, reason, error, usage)
     SELECT r.run_id, r.attempt, x.state, r.executor_id, r.fence, coalesce(x.started_at, r.started_at), x.ended_at,
            x.reason, x.error, x.usage
-      FROM unnest(@run_ids::uuid[], @states::smallint[], @started::timestamptz[], @ended::timestamptz[], @reasons::text[],
-                  @errors::text[], @usages::jsonb[]) AS x(run_id, state, started_at, ended_at, reason, error, usage)
-      JOIN returned r USING (run_id)
+      FROM unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @started::timestamptz[], @ended::timestamptz[],
+                  @reasons::text[], @errors::text[], @usages::jsonb[])
+           AS x(run_id, fence, state, started_at, ended_at, reason, error, usage)
+      JOIN returned r USING (run_id, fence)     -- an older attempt of the run may have its late word in the same batch
     ON CONFLICT DO NOTHING
 )
 SELECT run_id, (SELECT count(*) FROM let_go) AS let_go,

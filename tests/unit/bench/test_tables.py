@@ -1,0 +1,151 @@
+"""What the tables of figures say: the words of a row, what others took, what is computed, and where it is published."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BENCHMARKS = ROOT / "benchmarks"
+MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish")
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The scripts of `benchmarks/`, as they find each other."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return importlib.import_module
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_says_its_bar_what_was_measured_and_whether_that_is_enough(scripts: Any) -> None:
+    table = scripts("table")
+    figures = [
+        table.Figure("a", "≤ 5 ms", "4 ms", True, 0.25),
+        table.Figure("b", "≤ 5 ms", "6 ms", False),
+        table.Figure("c", "", "it broke", None),
+    ]
+    lines = table.markdown(figures, ["today", "two cores"]).splitlines()
+    assert lines[0] == "today; two cores"
+    assert lines[-3:] == [
+        "| a | ≤ 5 ms | 4 ms | pass | 0.25 |",
+        "| b | ≤ 5 ms | 6 ms | short |  |",
+        "| c |  | it broke | not measured |  |",
+    ]
+
+
+def test_a_row_that_breaks_says_why_and_the_others_are_measured(scripts: Any) -> None:
+    table = scripts("table")
+
+    def breaks(_: Any) -> Any:
+        raise SystemExit("first line\nthe disk is full")
+
+    def works(_: Any) -> Any:
+        sys.modules["pairs"].noted_others.append(0.5)  # type: ignore[attr-defined]
+        return [table.Figure("x", "≤ 1", "1", True)]
+
+    found = table.measure(["bad", "good"], table.Extent(True, 1, 1.0), {"bad": breaks, "good": works})
+    assert [(each.work, each.enough, each.others) for each in found] == [("bad", None, None), ("x", True, 0.5)]
+    assert found[0].measured == "the disk is full"
+
+
+def test_every_figure_that_is_asked_for_has_a_row(scripts: Any) -> None:
+    table = scripts("table")
+    asked = {"lifecycle-immediate", "lifecycle-future", "steady-10000", "steady-200", "steady-5000", "recurring"}
+    asked |= {"burst", "immediate", "submit", "flight", "growth", "soak", "idle"}
+    assert asked <= table.ROWS.keys()
+    assert set(table.LONG) <= table.ROWS.keys()
+    assert {"growth", "soak"} <= set(table.LONG)
+
+
+def test_shares_are_of_one_round_and_their_median_counts(scripts: Any) -> None:
+    pairs = scripts("pairs")
+    found = [{"hourhand": 50.0, "floor": 100.0}, {"hourhand": 90.0, "floor": 100.0}, {"hourhand": 30.0, "floor": 50.0}]
+    assert pairs.shares_of(found, "floor") == [0.5, 0.9, 0.6]
+    assert pairs.told_share(found, "floor") == "0.60 × (0.50 to 0.90; 50 of 100/s)"
+
+
+def test_several_sides_take_turns_and_who_is_first_changes(scripts: Any) -> None:
+    pairs, asked = scripts("pairs"), []
+
+    def side(name: str) -> Any:
+        return lambda: asked.append(name) or 1.0
+
+    pairs.rounds("x", 2, {name: side(name) for name in ("floor", "hourhand", "peer")})
+    assert asked == ["floor", "hourhand", "peer", "peer", "hourhand", "floor"]
+
+
+def test_gets_and_submissions_of_a_round_belong_together(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_ratio, numbers = scripts("submit_ratio"), iter(range(1, 9))
+
+    def rates(of: str, _: float) -> dict[str, float]:
+        number = float(next(numbers))
+        return {"submit_per_second": number, "gets_per_second": number * 10}
+
+    monkeypatch.setattr(submit_ratio, "_rates", rates)
+    singles, gets = submit_ratio.measure_requests(2, 1.0)
+    assert singles == [{"bare": 1.0, "hourhand": 2.0}, {"hourhand": 3.0, "bare": 4.0}]
+    assert gets == [{"bare": 10.0, "hourhand": 20.0}, {"hourhand": 30.0, "bare": 40.0}]
+
+
+def test_what_others_took_is_what_was_busy_beyond_ours_and_what_the_host_took(scripts: Any) -> None:
+    pairs = scripts("pairs")
+    found = {"machine": {"busy": 1.8, "stolen": 0.1, "idle": 0.1}, "cpu": {"api": 0.5, "postgres api": 1.0}}
+    assert pairs.others_of(found) == pytest.approx(0.4)
+    assert pairs.others_of({"machine": {}, "cpu": {}}) is None
+
+
+# --- costs ------------------------------------------------------------------------------------------------
+
+
+def test_what_postgres_counted_is_told_for_each_run(scripts: Any) -> None:
+    cost_model = scripts("cost_model")
+    before = {"wal_bytes": 100.0, "wal_records": 0.0, "wal_pages": 0.0, "fsyncs": 1.0, "commits": 5.0}
+    after = {"wal_bytes": 80_100.0, "wal_records": 500.0, "wal_pages": 10.0, "fsyncs": 3.0, "commits": 25.0}
+    rows = {"runs inserted": 100.0, "live_runs inserted": 100.0, "live_runs updated": 200.0, "nodes updated": 0.1}
+    found = cost_model.between({**before, "at": 1.0}, {**after, **rows, "at": 2.0})
+    assert (found["runs"], found["wal_bytes"], found["wal_records"], found["wal_pages"]) == (100, 800.0, 5.0, 0.1)
+    assert (found["fsyncs"], found["commits"]) == (2.0, 20.0)
+    assert found["rows"] == {"runs inserted": 1.0, "live_runs inserted": 1.0, "live_runs updated": 2.0}
+
+
+def test_what_a_rate_needs_is_its_cost_by_cores_that_are_not_full(scripts: Any) -> None:
+    cost_model = scripts("cost_model")
+    stages = {"python": {"sum": 60.0, "api": 20.0, "executor": 40.0}, "postgres": {"sum": 72.0, "bench": 2.0}}
+    costs = cost_model.needs_per_run({"stages_us": stages})
+    assert costs == {"api": 20.0, "scheduler": 0.0, "executor": 40.0, "postgres": 70.0}
+    assert cost_model.needed(costs, 10_000) == {"api": 1, "scheduler": 1, "executor": 1, "postgres": 1}
+    assert cost_model.needed(costs, 30_000) == {"api": 1, "scheduler": 1, "executor": 2, "postgres": 3}
+
+
+# --- publishing -------------------------------------------------------------------------------------------
+
+
+def test_a_block_of_a_page_is_replaced_and_nothing_else(scripts: Any, tmp_path: Path) -> None:
+    publish = scripts("publish")
+    build, pages = tmp_path / "build", tmp_path / "pages"
+    for folder in (build / "plots", pages):
+        folder.mkdir(parents=True)
+    page = "# Title\n\n<!-- measured: figures -->\nold\n<!-- end of figures -->\n\nLast words.\n"
+    (pages / "performance.md").write_text(page)
+    assert not publish.publish("figures", build, pages)
+    (build / "figures.md").write_text("new\n\n![burst](plots/burst-5000.png)\n")
+    (build / "plots" / "burst-5000.png").write_bytes(b"picture")
+    assert publish.publish("figures", build, pages)
+    assert (pages / "performance.md").read_text() == page.replace("old", "new\n\n![burst](plots/burst-5000.png)")
+    assert (pages / "plots" / "burst-5000.png").read_bytes() == b"picture"
+
+
+def test_every_block_has_its_place_in_the_documentation(scripts: Any) -> None:
+    publish = scripts("publish")
+    for name, page in publish.BLOCKS.items():
+        text = (publish.PAGES / page).read_text()
+        assert publish.replaced(text, name, "x") != text
+    with pytest.raises(SystemExit, match="no block"):
+        publish.replaced("nothing", "figures", "x")

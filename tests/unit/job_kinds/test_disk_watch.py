@@ -1,0 +1,81 @@
+import os
+
+import pytest
+
+from hourhand.job_kinds.disk_watch import DiskWatch, bytes_used
+
+MB = 10**6
+PLENTY = 10**12
+
+
+def test_every_file_counts_once_and_by_what_it_takes(tmp_path):
+    empty = bytes_used(tmp_path, None, PLENTY)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "file").write_bytes(os.urandom(2 * MB))
+    os.link(tmp_path / "deep" / "er" / "file", tmp_path / "again")
+    (tmp_path / "link").symlink_to("/usr")
+    with open(tmp_path / "holes", "wb") as file:
+        file.truncate(500 * MB)
+    assert 2 * MB <= bytes_used(tmp_path, None, PLENTY) - empty < 2.2 * MB
+
+
+def test_a_look_ends_when_it_has_seen_enough(tmp_path):
+    for number in range(5):
+        (tmp_path / f"{number}").write_bytes(os.urandom(MB))
+    assert MB < bytes_used(tmp_path, None, MB + 1) < 3 * MB
+
+
+def test_what_is_gone_or_closed_takes_nothing(tmp_path):
+    assert bytes_used(tmp_path / "gone", None, PLENTY) == 0
+    (tmp_path / "file").touch()
+    assert bytes_used(tmp_path / "file", None, PLENTY) == 0
+
+
+@pytest.fixture
+async def watch():
+    watch = DiskWatch(look_seconds=0.01)
+    yield watch
+    await watch.close()
+
+
+async def test_who_takes_too_much_is_told_of_once(watch, tmp_path, until):
+    told = []
+    (tmp_path / "file").write_bytes(os.urandom(2 * MB))
+    watched = watch.watch(tmp_path, None, MB, told.append)
+    await until(lambda: told)
+    assert told[0] >= 2 * MB
+    assert watched.bytes_peak == told[0]
+    other = tmp_path / "other"
+    other.mkdir()
+    second = watch.watch(other, None, MB, told.append)
+    await until(lambda: second.bytes_peak is not None)
+    assert len(told) == 1
+
+
+async def test_the_most_that_was_seen_is_kept(watch, tmp_path, until):
+    watched = watch.watch(tmp_path, None, 100 * MB, lambda _: None)
+    (tmp_path / "file").write_bytes(os.urandom(3 * MB))
+    await until(lambda: (watched.bytes_peak or 0) >= 3 * MB)
+    (tmp_path / "file").unlink()
+    looked = watched.look_at
+    await until(lambda: watched.look_at > looked)
+    assert watched.bytes_peak >= 3 * MB
+
+
+async def test_nobody_looks_at_what_is_over(watch, tmp_path, until):
+    told = []
+    (tmp_path / "file").write_bytes(os.urandom(2 * MB))
+    watched = watch.watch(tmp_path, None, MB, told.append)
+    watch.forget(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    later = watch.watch(other, None, MB, told.append)
+    await until(lambda: later.bytes_peak is not None)
+    assert (told, watched.bytes_peak) == ([], None)
+
+
+async def test_one_far_from_its_limit_is_left_alone_longer(watch, tmp_path, until):
+    watched = watch.watch(tmp_path, None, 100 * 10**9, lambda _: None)
+    began = watched.look_at
+    await until(lambda: watched.bytes_peak is not None)
+    assert 40 < watched.look_at - began < 70
