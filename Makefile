@@ -46,7 +46,7 @@ bench-long: $(STAMP)-dev
 bench-stays-fast: $(STAMP)-dev
 	$(BIN)/python benchmarks/stays_fast.py
 
-# What the figures say about larger clusters: docs/internals/scale.md. Some five minutes.
+# What the figures say about larger clusters: docs/internals/scale.md. Some ten minutes.
 bench-scale: $(STAMP)-dev
 	$(BIN)/python benchmarks/cost_model.py
 

@@ -7,7 +7,7 @@ kernel counts, rows and the write-ahead log are what PostgreSQL counts. What is 
 
     python benchmarks/cost_model.py
     python benchmarks/cost_model.py --quick
-    python benchmarks/cost_model.py --from build/cost-model.json
+    python benchmarks/cost_model.py --missing
 """
 
 import argparse
@@ -17,11 +17,9 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
-
-import uvloop
 
 import pairs
 from hourhand.bench.cluster import SCHEMA, Cluster
@@ -34,6 +32,7 @@ from hourhand.bench.report import Facts, Progress
 from hourhand.bench.steady import Steady, measure_steady
 from hourhand.bench.submit import Submit, measure_submit
 from hourhand.bench.target import Target, open_roles, open_target
+from hourhand.telemetry import set_up_logging
 from table import BUILD, machine
 
 STATISTICS_SECONDS = 12
@@ -232,36 +231,42 @@ def durable_writes(seconds: float) -> float:
     return round(done / seconds, 1)
 
 
-async def measure(quick: bool) -> Facts:
+def parts(quick: bool) -> dict[str, Callable[[], Awaitable[Any]]]:
     def span(full: float, short: float) -> float:
         return short if quick else full
 
-    found: Facts = {"durable_writes_per_second": durable_writes(span(5, 1))}
-    for mode in ("immediate", "future"):
-        found[mode] = await whole_lives(mode, span(30, 4))
-        _say(f"{mode}: {found[mode]['jobs_per_second']:,.0f} jobs/s")
-    found["several nodes"] = await several_nodes(span(30, 4))
-    _say(f"several nodes: {found['several nodes']['jobs_per_second']:,.0f} jobs/s")
-    for rate in (200.0, 2000.0, 5000.0):
-        found[f"rate {rate:g}"] = await at_rate(rate, span(20, 4))
-        _say(f"{rate:g} a second measured")
-    found["requests"] = await requests(span(10, 3))
-    _say("requests measured")
-    found["recurring"] = await occurrences(span(1000, 200), span(20, 4))
-    _say("occurrences measured")
-    found["rest"] = await at_rest(span(30, 5))
-    return {**found, "machine": machine()}
+    async def disk() -> float:
+        return durable_writes(span(5, 1))
+
+    return {
+        "durable_writes_per_second": disk,
+        "immediate": lambda: whole_lives("immediate", span(30, 4)),
+        "future": lambda: whole_lives("future", span(30, 4)),
+        "several nodes": lambda: several_nodes(span(30, 4)),
+        "rate 200": lambda: at_rate(200.0, span(20, 4)),
+        "rate 2000": lambda: at_rate(2000.0, span(20, 4)),
+        "rate 5000": lambda: at_rate(5000.0, span(20, 4)),
+        "requests": lambda: requests(span(10, 3)),
+        "recurring": lambda: occurrences(span(1000, 200), span(20, 4)),
+        "rest": lambda: at_rest(span(30, 5)),
+    }
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+async def measure(found: Facts, quick: bool, kept: Path) -> Facts:
+    """Measures what is not among the found yet. Each part is kept as soon as it is there."""
+    for name, part in parts(quick).items():
+        if name not in found:
+            print(f"measuring {name}", flush=True)
+            found[name] = await part()
+            kept.write_text(json.dumps(found, indent=1) + "\n")
+    return found
 
 
 # --- telling ----------------------------------------------------------------------------------------------
 
 
 def tables(found: Facts) -> str:
-    parts = [
+    told = [
         "; ".join(found["machine"]),
         f"Measured. The disk alone makes {found['durable_writes_per_second']:,.0f} pages a second durable, one by one.",
         _stages(found),
@@ -271,7 +276,7 @@ def tables(found: Facts) -> str:
         _rest_table(found),
         _computed(found),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(told) + "\n"
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
@@ -372,15 +377,13 @@ def needed(costs: Mapping[str, float], rate: float) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a short form that shows that it works")
-    parser.add_argument("--from", dest="kept", type=Path, help="tell what was measured before")
+    parser.add_argument("--missing", action="store_true", help="measure only what was not measured before")
     args = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
-    if args.kept:
-        found = json.loads(args.kept.read_text())
-    else:
-        found = uvloop.run(measure(args.quick))
-        (BUILD / "cost-model.json").write_text(json.dumps(found, indent=1) + "\n")
-    text = tables(found)
+    set_up_logging("bench", False, "warning")
+    kept = BUILD / "cost-model.json"
+    found = json.loads(kept.read_text()) if args.missing and kept.exists() else {"machine": machine()}
+    text = tables(pairs.run_whole(measure(found, args.quick, kept)))
     (BUILD / "cost-model.md").write_text(text)
     print(text)
 

@@ -4,15 +4,20 @@ Machines are shared and noisy, so only the ratio within a round means anything; 
 round.
 """
 
+import asyncio
 import json
 import platform
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import uvloop
+
+T = TypeVar("T")
 HERE = Path(__file__).parent
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 OURS = "hourhand"
@@ -23,6 +28,19 @@ noted_settings: dict[str, str] = {}
 """Those of the server that was measured last."""
 noted_others: list[float] = []
 """Cores that others took, or the host, in each measurement so far. Whoever wants those of some clears it before."""
+
+
+def run_whole(work: Coroutine[Any, Any, T]) -> T:
+    """Runs it on a loop. Ended from outside it still ends what it has started: a temporary cluster would go on for
+    ever."""
+
+    async def ended_by_signal() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    return uvloop.run(ended_by_signal())
 
 
 def run(command: list[str]) -> dict[str, Any]:

@@ -32,12 +32,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import uvloop
-
 from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 from hourhand.bench.report import Progress
 from hourhand.bench.target import Target, open_target
-from pairs import HERE, interpreter, others_of, refuse_unsound
+from pairs import HERE, interpreter, others_of, refuse_unsound, run_whole
 
 RECORDED = HERE / "recorded.json"
 MODES: tuple[Literal["immediate", "future"], ...] = ("immediate", "future")
@@ -226,11 +224,11 @@ def main() -> None:
     use_two_cores()
     record: Record = json.loads(args.recorded.read_text())
     if args.record:
-        fresh = merged(record, interpreter(), uvloop.run(record_now()), lower=args.lower)
+        fresh = merged(record, interpreter(), run_whole(record_now()), lower=args.lower)
         args.recorded.write_text(json.dumps(fresh, indent=2, sort_keys=True) + "\n")
         print(f"recorded for {interpreter()}: {json.dumps(fresh[interpreter()])}")
         return
-    faults = uvloop.run(check(record))
+    faults = run_whole(check(record))
     if faults:
         raise SystemExit("\n".join(faults))
 
