@@ -258,8 +258,12 @@ async def measure(found: Facts, quick: bool, kept: Path) -> Facts:
         if name not in found:
             print(f"measuring {name}", flush=True)
             found[name] = await part()
-            kept.write_text(json.dumps(found, indent=1) + "\n")
+            keep(found, kept)
     return found
+
+
+def keep(found: Facts, kept: Path) -> None:
+    kept.write_text(json.dumps(found, indent=1) + "\n")
 
 
 # --- telling ----------------------------------------------------------------------------------------------

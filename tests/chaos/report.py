@@ -82,13 +82,16 @@ class Report:
             remarks = f"  ({'; '.join(findings.remarks)})" if findings.remarks and findings.facts else ""
             told = f"{findings.status:<14} {findings.facts:>8} facts{remarks}"
             rows.append(f"  {invariant.number:>2}  {invariant.name:<36} {told}")
-            rows += [
-                f"        {violation.subject}: {violation.message}{self._moment(violation.at)}"
-                for violation in findings.violations[:SHOWN_MAX]
-            ]
-            if len(findings.violations) > SHOWN_MAX:
-                rows.append(f"        … {len(findings.violations)} in all")
+            rows += self._violations(invariant.number)
         return [*rows, ""]
+
+    def _violations(self, number: int) -> list[str]:
+        violations = self.findings[number].violations
+        rows = [
+            f"        {violation.subject}: {violation.message}{self._moment(violation.at)}"
+            for violation in violations[:SHOWN_MAX]
+        ]
+        return [*rows, f"        … {len(violations)} in all"] if len(violations) > SHOWN_MAX else rows
 
     def _moment(self, at: float | None) -> str:
         return "" if at is None else f" (at {at - self.history.settings.started_at:+.3f} s)"
@@ -109,8 +112,10 @@ class Report:
         facts = sum(findings.facts for findings in self.findings.values())
         exercised = sum(findings.status != "not exercised" for findings in self.findings.values())
         lines = [f"{exercised} of {len(self.findings)} invariants exercised on {facts} facts"]
-        if self.violated:
-            lines.append(f"violated: {', '.join(str(number) for number in self.violated)}")
+        # Said again at the end: of a long output its last lines are what is read.
+        for number in self.violated:
+            lines.append(f"violated: {number}")
+            lines += self._violations(number)
         lines += [f"over its bound: {figure.name}" for figure in self.broken_figures]
         lines += [f"missing: {gap}" for gap in self.gaps]
         return [*lines, f"verdict: {self.verdict}"]
