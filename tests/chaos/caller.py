@@ -1,7 +1,8 @@
 """Asks the API over HTTP, any node of it, and writes down each call and what came of it.
 
-`ok` is a 2xx that was received whole; `fail` is a refusal (4xx), or a connection that was never made; everything else
-is `info`: nobody knows whether it was carried out. What is asked again then is a further call with the same words.
+`ok` is a 2xx that was received whole; `fail` is a refusal (4xx), or a connection that was never made, so that nothing
+was sent; everything else is `info`: nobody knows whether it was carried out. What is asked again then is a further call
+with the same words.
 """
 
 import asyncio
@@ -34,6 +35,31 @@ class Answered:
         return self.outcome == "ok"
 
 
+@dataclass(slots=True)
+class _Exchange:
+    """One request and what came back, as far as anything did."""
+
+    sent: bool = False
+    """Something of it went out, at least once: a DELETE is sent anew, by the driver itself, when its connection ends
+    without an answer. That nobody takes the second one says nothing of the first."""
+    status: int | None = None
+    text: bytes = b""
+    content_type: str | None = None
+    note: str = ""
+
+    @property
+    def outcome(self) -> Answer:
+        if self.status is None:
+            return "fail" if self.note.startswith("ClientConnector") and not self.sent else "info"
+        if self.status < 300:
+            return "ok"
+        return "fail" if 400 <= self.status < 500 else "info"
+
+
+async def _note_sent(_session: aiohttp.ClientSession, context: Any, _what: object) -> None:
+    context.trace_request_ctx.sent = True
+
+
 class Caller:
     def __init__(self, cluster: Cluster, log: LogFile, seed: int) -> None:
         self._cluster = cluster
@@ -45,10 +71,13 @@ class Caller:
         """Calls by what was asked and what came of it."""
 
     async def open(self) -> None:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(_note_sent)
         self._http = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._cluster.token}"},
             timeout=aiohttp.ClientTimeout(total=CALL_SECONDS_MAX, connect=2.0),
             connector=aiohttp.TCPConnector(limit=0),
+            trace_configs=[trace],
         )
 
     async def close(self) -> None:
@@ -78,34 +107,25 @@ class Caller:
         if key is not None:
             sent["Idempotency-Key"] = key
         invoked = self._cluster.clock.now()
-        status, text, content_type, note = await self._exchange(
-            method, f"{self._cluster.nodes[name].url}/api/v1{path}", content, sent
-        )
+        done = await self._exchange(method, f"{self._cluster.nodes[name].url}/api/v1{path}", content, sent)
         ended = self._cluster.clock.now()
-        outcome: Answer = "info"
-        if status is None:
-            outcome = "fail" if note.startswith("ClientConnector") else "info"
-        elif status < 300:
-            outcome = "ok"
-        elif 400 <= status < 500:
-            outcome = "fail"
-        answered = Answered(outcome, status, _json(text))
-        facts = _facts(op, answered) if answered.ok else _refusal(status, text, content_type, answered.body)
+        answered = Answered(done.outcome, done.status, _json(done.text))
+        facts = _facts(op, answered) if answered.ok else _refusal(done, answered.body)
         call = ClientCall(
             op=op,
-            outcome=outcome,
+            outcome=done.outcome,
             invoked_at=invoked,
-            ended_at=ended if status is not None else None,
+            ended_at=ended if done.status is not None else None,
             call_id=next(self._numbers),
             node=name,
-            status=status,
+            status=done.status,
             **{"job_id": job_id, "run_id": run_id, **facts},
             idempotency_key=key,
             body_digest=hashlib.sha256(content or b"").hexdigest()[:16] if op == "submit" else None,
-            note=note,
+            note=done.note,
         )
         self._log.write(call)
-        self.counts[op, outcome] = self.counts.get((op, outcome), 0) + 1
+        self.counts[op, done.outcome] = self.counts.get((op, done.outcome), 0) + 1
         return answered
 
     async def insist(
@@ -119,15 +139,16 @@ class Caller:
             await asyncio.sleep(min(0.1 * 2**tried, 2.0) * self._chance.uniform(0.5, 1.0))
         return answered
 
-    async def _exchange(
-        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int | None, bytes, str | None, str]:
+    async def _exchange(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]) -> _Exchange:
         assert self._http is not None, "open() comes first"
+        done = _Exchange()
         try:
-            async with self._http.request(method, url, data=content, headers=headers) as answer:
-                return answer.status, await answer.read(), answer.content_type, ""
+            async with self._http.request(method, url, data=content, headers=headers, trace_request_ctx=done) as answer:
+                done.text = await answer.read()
+                done.status, done.content_type = answer.status, answer.content_type
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-            return None, b"", None, f"{type(fault).__name__}: {fault}"[:200]
+            done.note = f"{type(fault).__name__}: {fault}"[:200]
+        return done
 
 
 def _json(text: bytes) -> Any:
@@ -152,11 +173,11 @@ def _facts(op: Op, answered: Answered) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _refusal(status: int | None, text: bytes, content_type: str | None, body: Any) -> dict[str, Any]:
-    if status is None:
+def _refusal(done: _Exchange, body: Any) -> dict[str, Any]:
+    if done.status is None:
         return {}
     return {
-        "content_type": content_type,
+        "content_type": done.content_type,
         "problem_type": body.get("type") if isinstance(body, dict) else None,
-        "body_excerpt": text[:2000].decode(errors="replace"),
+        "body_excerpt": done.text[:2000].decode(errors="replace"),
     }

@@ -90,6 +90,23 @@ def test_due_times_of_an_uncertain_pause_are_not_demanded() -> None:
     assert_accepted(story, 3)
 
 
+def deleted_at_45(first_answer: str) -> Story:
+    """A delete that is asked for a second time, after the next due time: what came of the first is said here."""
+    story, job, _runs = ticking(until=50.0)
+    story.call("delete", 45.0, outcome=first_answer, job_id=job, status=None)
+    story.call("delete", 55.0, job_id=job)
+    story.jobs[job] = msgspec.structs.replace(story.jobs[job], status="cancelled")
+    return story
+
+
+def test_due_times_after_a_delete_that_may_have_been_done_are_not_demanded() -> None:
+    assert_accepted(deleted_at_45("info"), 3)
+
+
+def test_a_due_time_after_a_delete_that_was_certainly_not_done_is_demanded() -> None:
+    assert_caught(deleted_at_45("fail"), 3)
+
+
 def test_a_run_that_was_taken_back_and_made_anew_is_accepted() -> None:
     story, job, runs = ticking()
     forget(story, runs[4])
