@@ -170,5 +170,7 @@ class LedgerRow(Line, frozen=True, kw_only=True):
     count: int
     state: str
     reason: str
+    version: int | None = None
+    """Of the job, by whose schedule they were due."""
     at: float | None = None
     """When it was written, from a trigger; it is the moment of planning."""

@@ -381,6 +381,7 @@ def _ledger_row(row: dict[str, Any], planned: dict[tuple[str, str], float]) -> L
         count=row["count"],
         state=_word(row["state"]),
         reason=row["reason"],
+        version=row["version"],
         at=planned.get((row["job_id"], row["first_due"])),
     )
 

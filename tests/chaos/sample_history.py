@@ -254,7 +254,9 @@ class Story:
             Fault(action=action, started=BEGINNING + start, ended=BEGINNING + end, role=role, target=target)
         )
 
-    def missed(self, job_id: str, first: float, last: float, number: int, at: float, reason: str) -> None:
+    def missed(
+        self, job_id: str, first: float, last: float, number: int, at: float, reason: str, version: int | None = None
+    ) -> None:
         self.ledger.append(
             LedgerRow(
                 job_id=job_id,
@@ -263,6 +265,7 @@ class Story:
                 count=number,
                 state="missed",
                 reason=reason,
+                version=version,
                 at=BEGINNING + at,
             )
         )

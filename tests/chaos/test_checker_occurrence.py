@@ -287,6 +287,41 @@ def test_a_late_due_time_that_nobody_accounts_for_is_caught() -> None:
     assert_caught(silent_from_35_to_97("last", [80.0], [(40.0, 60.0)]), 3)
 
 
+# --- 3 and 28, with two schedules ------------------------------------------------------------------------------
+
+
+def silent_after_an_update(missed: tuple[float, float], version: int) -> Story:
+    """From 10, 20, 30 … to 63, 83, 103 …, and then nobody plans until 125 s. Each has two due times from 63 to 83."""
+    story = Story(140.0)
+    job = story.job(**EVERY_TEN, overlap="allow")
+    for due in (10.0, 20.0, 30.0, 40.0):
+        story.life(job, due)
+    story.update(job, 45.0, 2, schedule="every", every_seconds=20.0, anchor=63.0, overlap="allow")
+    story.fault("postgres_restart", 55.0, 124.0)
+    story.missed(job, *missed, 2, at=125.0, reason="catchup_last", version=version)
+    for due in (103.0, 123.0):
+        story.life(job, due, at=125.0, start=125.1)
+    return story
+
+
+def test_a_range_of_the_ledger_stands_for_due_times_of_its_own_version() -> None:
+    assert_accepted(silent_after_an_update((63.0, 83.0), version=2), 3, 28)
+
+
+def test_due_times_that_the_ledger_has_by_an_older_schedule_only_are_caught() -> None:
+    assert_caught(silent_after_an_update((70.0, 80.0), version=1), 3)
+
+
+def test_a_ledger_whose_count_fits_another_version_only_is_caught() -> None:
+    story, job = updated_at_45()
+    story.call("pause", 85.0, job_id=job, version=2)
+    story.call("resume", 98.0, job_id=job, version=2)
+    story.missed(job, 90.0, 90.0, 1, at=98.0, reason="paused", version=1)
+    assert_accepted(story, 3)
+    story.missed(job, 90.0, 90.0, 1, at=98.0, reason="paused", version=2)
+    assert_caught(story, 3)
+
+
 # --- the oracle --------------------------------------------------------------------------------------------------
 
 

@@ -70,10 +70,14 @@ def _once(findings: Findings, log: Joined, job_id: str, runs: Sequence[RunRow]) 
 
 
 def _expanded(log: Joined, row: LedgerRow) -> list[int]:
-    """The due times that a range of the ledger stands for, under whichever version has most of them."""
-    versions = log.specs.get(row.job_id, {}).values()
+    """The due times that a range of the ledger stands for, by the schedule of its version. Where that is not known, by
+    one that has as many of them: but two schedules may have equally many in a range, at different times."""
+    versions = log.specs.get(row.job_id, {})
     just_before = row.first_due - 1e-6
-    ranges = [due_between(spec, just_before, row.last_due) for spec in versions if spec.recurring]
+    own = None if row.version is None else versions.get(row.version)
+    if own is not None and own.recurring:
+        return due_between(own, just_before, row.last_due)
+    ranges = [due_between(spec, just_before, row.last_due) for spec in versions.values() if spec.recurring]
     return next((dues for dues in ranges if len(dues) == row.count), max(ranges, key=len, default=[]))
 
 
@@ -178,7 +182,8 @@ def misfire(history: History) -> Findings:
                 late.append(Late(events[0].at, micros(row.scheduled_for), row.state != "missed", row.version))
         for entry in log.ledger_of_job.get(job_id, ()):
             if entry.at is not None and entry.reason.startswith("catchup"):
-                late += [Late(entry.at, due, False, max(versions)) for due in _expanded(log, entry)]
+                version = entry.version or max(versions)
+                late += [Late(entry.at, due, False, version) for due in _expanded(log, entry)]
         for plan in _plans(late):
             spec = log.spec(job_id, plan[0].version)
             if spec is not None:
