@@ -42,7 +42,7 @@ def active_stretches(calls: Sequence[ClientCall], row: JobRow | None, settings: 
     for call in calls:
         if call.outcome == "fail":
             continue
-        end = call.ended_at if call.outcome == "ok" and call.ended_at is not None else call.invoked_at + UNHEARD_SECONDS
+        end = applied_until(call)
         sure = call.outcome == "ok"
         if call.op in {"submit", "resume"}:
             statuses.append(Change(call.invoked_at, end, True, sure))
@@ -62,6 +62,11 @@ def active_stretches(calls: Sequence[ClientCall], row: JobRow | None, settings: 
         for asked, version in _known(versions, settings.read_at)
         if max(on.start, asked.start) < min(on.end, asked.end)
     ]
+
+
+def applied_until(call: ClientCall) -> float:
+    """When a call that was not refused had taken effect, if it did."""
+    return call.ended_at if call.outcome == "ok" and call.ended_at is not None else call.invoked_at + UNHEARD_SECONDS
 
 
 def _certainly_not_deleted(call: ClientCall, row: JobRow | None) -> bool:

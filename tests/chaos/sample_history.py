@@ -110,7 +110,13 @@ class Story:
     def update(self, job_id: str, at: float, version: int, **asked: Any) -> None:
         self._specify(job_id, version, asked)
         self.call("update", at, job_id=job_id, version=version)
-        self.jobs[job_id] = msgspec.structs.replace(self.jobs[job_id], version=version)
+        self.job_changed(job_id, at + 0.01, version=version)
+
+    def job_changed(self, job_id: str, at: float, **fields: Any) -> None:
+        """The row of the job, as somebody's call changed it."""
+        row = self.jobs[job_id] = msgspec.structs.replace(self.jobs[job_id], **fields)
+        order, at = next(self._orders), BEGINNING + at
+        self.job_events.append(JobEvent(order=order, at=at, job_id=job_id, version=row.version, status=row.status))
 
     def _specify(self, job_id: str, version: int, asked: dict[str, Any]) -> None:
         times: dict[str, Any] = {name: BEGINNING + asked[name] for name in ("at", "anchor", "end_at") if name in asked}

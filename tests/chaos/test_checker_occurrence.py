@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.chaos.due_times import due_between, micros
 from tests.chaos.history import JobSpec
+from tests.chaos.invariants import check_all
 from tests.chaos.judging import assert_accepted, assert_caught
 from tests.chaos.sample_history import BEGINNING, Story
 
@@ -152,6 +153,28 @@ def test_a_job_that_nobody_submitted_is_caught() -> None:
     story, job, _runs = ticking()
     story.jobs["stray"] = msgspec.structs.replace(story.jobs[job], job_id="stray")
     assert_caught(story, 4)
+
+
+def changed_at(at: float, outcome: str, op: str = "pause") -> Story:
+    """The database has a pause of the job at 50.01 s; somebody asked for something at `at`."""
+    story, job, _runs = ticking(until=50.0)
+    story.call(op, at, outcome=outcome, job_id=job, status=200 if outcome == "ok" else None)
+    story.job_changed(job, 50.01, status="paused")
+    return story
+
+
+@pytest.mark.parametrize(("at", "outcome"), [(50.0, "ok"), (50.0, "info"), (30.0, "info")])
+def test_a_change_that_somebody_asked_for_is_accepted(at: float, outcome: str) -> None:
+    assert_accepted(changed_at(at, outcome), 4)
+
+
+@pytest.mark.parametrize(
+    ("at", "outcome", "op"),
+    [(50.0, "fail", "pause"), (51.0, "info", "pause"), (49.0, "ok", "pause"), (50.0, "info", "resume")],
+)
+def test_a_change_that_nobody_asked_for_or_that_was_called_undone_is_caught(at: float, outcome: str, op: str) -> None:
+    found = check_all(changed_at(at, outcome, op).history())
+    assert [violation.message for violation in found[4].violations] == ["a change that nobody asked for: paused"]
 
 
 # --- 17 --------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ INVARIANTS: Final = (
     Invariant(
         4,
         "no phantom run",
-        "Every job was submitted; every run has a due time or somebody who asked for it.",
+        "Every job was submitted, every change asked for; every run has a due time or somebody who asked for it.",
         occurrence.no_phantom_run,
     ),
     Invariant(5, "no early start", "Nothing starts before it is due, by the true clock.", timing.no_early_start),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tests.chaos.findings import Findings
 from tests.chaos.history import ClientCall, History, RunRow
 from tests.chaos.joined import CLOCK_SLACK, Joined, joined
+from tests.chaos.lifelines import applied_until
 
 NOT_RUN = frozenset({"cancelled", "skipped", "missed"})
 
@@ -36,12 +37,9 @@ def _next_wake(later: Sequence[ClientCall], read_at: float) -> float:
 def _woken_meanwhile(earlier: Sequence[ClientCall], pause_call: ClientCall) -> bool:
     """A resumption that was still under way when the pause was asked for may have come after it."""
     return any(
-        call.op == "resume" and call.outcome != "fail" and _end(call) > pause_call.invoked_at for call in earlier
+        call.op == "resume" and call.outcome != "fail" and applied_until(call) > pause_call.invoked_at
+        for call in earlier
     )
-
-
-def _end(call: ClientCall) -> float:
-    return call.ended_at if call.outcome == "ok" and call.ended_at is not None else call.invoked_at + 30.0
 
 
 def _scheduled(log: Joined, job_id: str) -> tuple[list[RunRow], list[float]]:

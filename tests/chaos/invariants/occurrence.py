@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 from tests.chaos.due_times import due_between, is_due, micros
 from tests.chaos.findings import Findings
-from tests.chaos.history import ClientCall, History, JobSpec, LedgerRow, RunRow
-from tests.chaos.joined import CLOCK_SLACK, Joined, joined
-from tests.chaos.lifelines import active_stretches
+from tests.chaos.history import ClientCall, History, JobEvent, JobSpec, LedgerRow, RunRow
+from tests.chaos.joined import CLOCK_SLACK, Joined, grouped, joined
+from tests.chaos.lifelines import active_stretches, applied_until
 from tests.chaos.windows import MARGIN_SECONDS
 
 
@@ -104,7 +106,27 @@ def no_phantom_run(history: History) -> Findings:
                     findings.fact()
                     if not _has_cause(log, row, calls, first_sent):
                         findings.violated(row.run_id, "a run at a time that no schedule names", row.scheduled_for)
+    for job_id, events in grouped(history.job_events, "job_id", "order").items():
+        _changes(findings, events, log.calls_on_job.get(job_id, ()))
     return findings
+
+
+def _changes(findings: Findings, events: Sequence[JobEvent], calls: Sequence[ClientCall]) -> None:
+    """Every change of a job lies in a call that asks for it, and whose caller was not told that it was not made: from
+    the calls alone others conclude when which schedule was in force."""
+    for before, event in pairwise(events):
+        if (before.status, before.version) == (event.status, event.version):
+            continue
+        findings.fact()
+        op = "update" if event.version != before.version else _OP_OF_STATUS[event.status]
+        made = event.committed_at or event.at
+        asked = [call for call in calls if call.op == op and call.outcome != "fail"]
+        if not any(call.invoked_at - CLOCK_SLACK <= made <= applied_until(call) + CLOCK_SLACK for call in asked):
+            what = op if op == "update" else event.status
+            findings.violated(event.job_id, f"a change that nobody asked for: {what}", made)
+
+
+_OP_OF_STATUS: Final = {"active": "resume", "paused": "pause", "cancelled": "delete"}
 
 
 def _first_sent(history: History) -> dict[str, float]:
