@@ -132,10 +132,12 @@ DEFECTS = (
         "no-reconnect",
         "a loop that met a broken connection does not try again",
         "submissions; sessions are ended",
-        lambda: faults(*_many([("backend_kill", 2.0)] * 2)),
-        rate=20,
+        # So many, and so much to do meanwhile, that some loops are met in the middle of a statement: those at rest take
+        # another session without noticing.
+        lambda: faults(*_many([("backend_kill", 4.0)] * 2)),
+        rate=60,
         shares={"quick": 1.0},
-        recurring=10,
+        recurring=60,
     ),
     Defect(
         "epoch-unchecked",
