@@ -41,7 +41,9 @@ def test_a_violation_fails_the_run() -> None:
     story.witness.clear()
     report = judge(story.history())
     assert report.verdict == "fail"
-    assert "violated: 6" in report.text()
+    _, _, end = report.text().partition("violated: 6")
+    case = report.findings[6].violations[0]
+    assert f"{case.subject}: {case.message}" in end, "what was violated is said again where the report ends"
 
 
 def test_too_few_injections_make_the_verdict_unknown() -> None:
