@@ -19,7 +19,7 @@ from hourhand.telemetry.events import Event
 
 @contextlib.asynccontextmanager
 async def open_store(config: Config, application: str) -> AsyncIterator[Store]:
-    database = Database(config.database, application)
+    database = Database(config.database, application, any_plan=True)
     await database.open()
     try:
         yield store_on(database)

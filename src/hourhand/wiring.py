@@ -219,7 +219,7 @@ class SchedulerNode(Node):
         grace = max(settings.lease_seconds, config.executor.lease_seconds)
         self.leadership = Leadership(self.store.nodes, reaper, node_id, self.bus, settings, grace, self.clock)
         # Dropping a day of history may take longer than anything that others wait for.
-        self.pruning = Database(long_running(config.database), "scheduler pruner")
+        self.pruning = Database(long_running(config.database), "scheduler pruner", any_plan=True)
         sweeps = (ProgressBoard(self.pruning).sweep, Callbacks(self.pruning).sweep)
         tables = Partitions(self.pruning, settings.keep_audit_days)
         pruner = Pruner(tables, partition_cuts(config), self.leadership, self.clock, sweeps)
@@ -307,7 +307,9 @@ class ExecutorNode(Node):
         self._handler_facts = python_kind(self.kinds).facts()
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
-        self.transacting = Database(replace(config.database, pool_max=connections), "executor transaction")
+        self.transacting = Database(
+            replace(config.database, pool_max=connections), "executor transaction", any_plan=True
+        )
         stores = Stores(
             self.store.live_runs,
             self.store.names,

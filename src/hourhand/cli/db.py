@@ -215,7 +215,7 @@ async def _opened(config: "Config") -> "AsyncIterator[Database]":
 
     async with _url(config) as url:
         settings = replace(config.database, url=url, pool_max=1, statement_seconds_max=_STATEMENT_SECONDS_MAX)
-        database = Database(settings, "db")
+        database = Database(settings, "db", any_plan=True)
         await database.open()
         try:
             await database.check()

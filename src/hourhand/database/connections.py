@@ -59,6 +59,10 @@ _LOOSE_SETTINGS: Final = (
     "SELECT name FROM pg_settings WHERE reset_val = 'off'"
     " AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name"
 )
+_BY_INDEX: Final = {"enable_seqscan": "off"}
+"""Plans of prepared statements are kept, and the queue tables fill and empty within seconds: a plan made while one of
+them was empty reads it from end to end, and goes on to do so with a hundred thousand rows in it. Through a pooler
+nothing is kept prepared, and each plan fits the tables as they are."""
 _IN_EACH_OTHERS_WAY: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 
@@ -108,8 +112,11 @@ def tried_twice(work: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Cor
 class Database:
     """A pool. One per process; hot loops get one of their own so that readers cannot hold them up."""
 
-    def __init__(self, settings: DatabaseSettings, application: str) -> None:
+    def __init__(self, settings: DatabaseSettings, application: str, *, any_plan: bool = False) -> None:
+        """`any_plan`: statements may read whole tables where PostgreSQL thinks that best. For work that does so, and
+        for statements that are not ours."""
         self.settings = settings
+        self._any_plan = any_plan
         self.schema = settings.schema
         self._application = application
         self._pool: Pool | None = None
@@ -135,6 +142,8 @@ class Database:
         # The server gives up by itself what nobody waits for any more, and lets go of its locks.
         limit = str(min(round(self.settings.statement_seconds_max * 1000), _MILLISECONDS_MOST))
         told |= {"statement_timeout": limit, "idle_in_transaction_session_timeout": limit}
+        if not self._any_plan:
+            told |= _BY_INDEX
         notices = {"client_connection_check_interval": str(NOTICE_MILLISECONDS)}
         try:
             db = await self._servers.connect(**how, server_settings=told | notices)

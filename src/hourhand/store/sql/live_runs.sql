@@ -1,3 +1,8 @@
+-- Plans are kept, and tables fill and empty within seconds. So these statements leave no choice to a plan that was made
+-- while a table was empty: sessions of nodes take an index wherever there is one (see `Database`), and no statement offers
+-- a join that would read a whole table through it. What is read is read row by row (`LATERAL`, `OFFSET 0`); what is
+-- written is found by its place, or by `= ANY (ARRAY[x])`: that is equality which cannot be hashed or merged.
+
 -- name: peek_ready
 -- The oldest queued run of every (lane, priority) that has one: a walk over the index that touches one entry each.
 WITH RECURSIVE heads AS (
@@ -111,10 +116,13 @@ WITH heads AS (
 ), followers AS MATERIALIZED (
     SELECT f.run_id AS first_id, e.run_id
       FROM followed f
-      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
-                               AND e.ready_at <= @others_until::timestamptz
-                               AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
-       FOR UPDATE OF e SKIP LOCKED
+     CROSS JOIN LATERAL (
+        SELECT e.run_id FROM hourhand.live_runs e
+         WHERE e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
+           AND e.ready_at <= @others_until::timestamptz
+           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+           FOR UPDATE SKIP LOCKED
+     ) e
 ), contested AS MATERIALIZED (
     SELECT f.run_id FROM followed f
      WHERE f.followers > (SELECT count(*) FROM followers w WHERE w.first_id = f.run_id)
@@ -122,7 +130,8 @@ WITH heads AS (
     UPDATE hourhand.live_runs r
        SET state = 2, executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence')
       FROM picked
-     WHERE r.ctid = picked.place AND r.run_id = picked.run_id AND NOT picked.overlaps AND picked.run_id NOT IN (SELECT run_id FROM contested)
+     WHERE r.ctid = picked.place AND r.run_id = ANY (ARRAY[picked.run_id])
+       AND NOT picked.overlaps AND picked.run_id NOT IN (SELECT run_id FROM contested)
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
               r.failures, r.losses, r.cause, picked.share
 ), parked AS (
@@ -130,7 +139,7 @@ WITH heads AS (
       FROM (SELECT run_id, false AS follows FROM picked WHERE picked.overlaps
              UNION SELECT run_id, false FROM contested
              UNION SELECT run_id, true FROM followers) p
-     WHERE r.run_id = p.run_id AND (p.follows OR r.ready_at <= @now)
+     WHERE r.run_id = ANY (ARRAY[p.run_id]) AND (p.follows OR r.ready_at <= @now)
     RETURNING r.run_id
 )
 SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for,
@@ -141,7 +150,11 @@ SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for,
             ELSE j.payload END AS payload,
        j.policy, c.share
   FROM claimed c
-  JOIN hourhand.jobs j ON j.namespace_id = c.namespace_id AND j.job_id = c.job_id
+ CROSS JOIN LATERAL (
+    SELECT j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds, j.payload, j.policy
+      FROM hourhand.jobs j WHERE j.namespace_id = c.namespace_id AND j.job_id = c.job_id
+    OFFSET 0
+ ) j
  UNION ALL
 SELECT run_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM parked;
@@ -195,12 +208,15 @@ WITH heads AS (
 ), followers AS MATERIALIZED (
     SELECT f.run_id AS first_id, e.run_id
       FROM followed f
-      JOIN hourhand.live_runs e ON e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
-                               AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
-                               AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
-       FOR UPDATE OF e SKIP LOCKED
+     CROSS JOIN LATERAL (
+        SELECT e.run_id FROM hourhand.live_runs e
+         WHERE e.job_id = f.job_id AND e.cause <> 0 AND e.run_id > f.run_id AND e.state < 1
+           AND e.ready_at <= @now::timestamptz + interval '250 milliseconds'
+           AND hourhand.overlap_policy(e.namespace_id, e.job_id, e.run_id) <> 'allow'
+           FOR UPDATE SKIP LOCKED
+     ) e
 ), parked AS (
-    UPDATE hourhand.live_runs r SET state = 1, waits_on = 0 WHERE r.run_id IN (SELECT run_id FROM followers)
+    UPDATE hourhand.live_runs r SET state = 1, waits_on = 0 WHERE r.run_id = ANY (ARRAY(SELECT run_id FROM followers))
 )
 SELECT p.run_id, p.gate_ids, p.waits_on, p.share,
        p.overlaps OR EXISTS (
@@ -234,17 +250,26 @@ DELETE FROM hourhand.gate_promises WHERE run_id = ANY (@run_ids::uuid[]);
 -- Claims runs that the gates have let through, with a place in each of them. The start of a run that may run at most
 -- once is written here, before anything of it happens.
 WITH admitted AS (
-    SELECT x.run_id, x.gate_ids::int[] AS gate_ids FROM unnest(@run_ids::uuid[], @gate_ids::text[]) AS x(run_id, gate_ids)
+    SELECT x.run_id, x.gate_ids::int[] AS gate_ids, j.*
+      FROM unnest(@run_ids::uuid[], @gate_ids::text[]) AS x(run_id, gate_ids)
+     CROSS JOIN LATERAL (
+        SELECT o.namespace_id, o.job_id FROM hourhand.live_runs o WHERE o.run_id = x.run_id OFFSET 0
+     ) o
+     CROSS JOIN LATERAL (
+        SELECT j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds, j.payload, j.policy
+          FROM hourhand.jobs j WHERE j.namespace_id = o.namespace_id AND j.job_id = o.job_id
+        OFFSET 0
+     ) j
 ), claimed AS (
     UPDATE hourhand.live_runs r
-       SET state = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN 3 ELSE 2 END,
-           started_at = CASE WHEN (j.policy ->> 'at_most_once')::boolean THEN clock_timestamp() END,
+       SET state = CASE WHEN (a.policy ->> 'at_most_once')::boolean THEN 3 ELSE 2 END,
+           started_at = CASE WHEN (a.policy ->> 'at_most_once')::boolean THEN clock_timestamp() END,
            executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence'), waits_on = NULL,
            gate_ids = coalesce(nullif(a.gate_ids, '{}'), r.gate_ids)   -- an empty list is a mark: see completion_delays
-      FROM admitted a, hourhand.jobs j
-     WHERE r.run_id = a.run_id AND j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+      FROM admitted a
+     WHERE r.run_id = ANY (ARRAY[a.run_id])
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
-              r.failures, r.losses, r.cause, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds, j.payload, j.policy
+              r.failures, r.losses, r.cause, a.name, a.kind, a.max_retries, a.retry, a.timeout_seconds, a.payload, a.policy
 ), taken AS (
     INSERT INTO hourhand.gate_slots (run_id, gate_id) SELECT a.run_id, unnest(a.gate_ids) FROM admitted a
     ON CONFLICT DO NOTHING
@@ -261,13 +286,13 @@ SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_a
 -- Takes runs out of the ready index until somebody lets them go on.
 UPDATE hourhand.live_runs r SET state = 1, waits_on = x.waits_on
   FROM unnest(@run_ids::uuid[], @waits_on::int[]) AS x(run_id, waits_on)
- WHERE r.run_id = x.run_id AND r.state = 0;
+ WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.state < 1;
 
 -- name: delay_runs
 -- A rate lets them start later; nobody has to wake them.
 UPDATE hourhand.live_runs r SET ready_at = x.ready_at, waits_on = x.waits_on
   FROM unnest(@run_ids::uuid[], @waits_on::int[], @ready::timestamptz[]) AS x(run_id, waits_on, ready_at)
- WHERE r.run_id = x.run_id AND r.state = 0;
+ WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.state < 1;
 
 -- name: pass_on
 -- Places that runs were let go on for and that they cannot use: as many others that wait for them go on instead.
@@ -288,7 +313,7 @@ UPDATE hourhand.gates g SET rate_bucket = x.bucket, rate_starts = x.starts::int[
 -- Marks runs as running that have not ended by the time of the flush; short ones never pass through here.
 UPDATE hourhand.live_runs r SET state = 3, started_at = x.started_at
   FROM unnest(@run_ids::uuid[], @fences::bigint[], @started::timestamptz[]) AS x(run_id, fence, started_at)
- WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = 2
+ WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.fence = x.fence AND r.state = 2
 RETURNING r.run_id;
 
 -- name: finish_plain
@@ -299,7 +324,8 @@ WITH finished AS (
     DELETE FROM hourhand.live_runs r
      USING unnest(@run_ids::uuid[], @fences::bigint[], @started::timestamptz[], @ended::timestamptz[])
            AS x(run_id, fence, started_at, ended_at)
-     WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[]) AND r.gate_ids IS NULL
+     WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.fence = x.fence
+       AND r.state = ANY (@from_states::smallint[]) AND r.gate_ids IS NULL
     RETURNING r.run_id, r.job_id, r.scheduled_for, coalesce(x.started_at, r.started_at) AS started_at, x.ended_at,
               r.namespace_id, r.executor_id, r.version, r.cause, r.attempt
 ), kept AS (
@@ -320,7 +346,7 @@ WITH finished AS (
      USING unnest(@run_ids::uuid[], @fences::bigint[], @states::smallint[], @started::timestamptz[],
                   @ended::timestamptz[], @reasons::text[], @errors::text[], @results::jsonb[], @usages::jsonb[])
            AS x(run_id, fence, state, started_at, ended_at, reason, error, result, usage)
-     WHERE r.run_id = x.run_id
+     WHERE r.run_id = ANY (ARRAY[x.run_id])
        AND r.fence = x.fence              -- only the newest attempt may speak
        AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.job_id, r.scheduled_for, r.namespace_id, r.executor_id, r.version, r.cause, r.attempt,
@@ -328,7 +354,7 @@ WITH finished AS (
               x.result, x.usage
 ), freed AS (
     DELETE FROM hourhand.gate_slots s USING finished f
-     WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
+     WHERE f.gate_ids IS NOT NULL AND s.run_id = ANY (ARRAY[f.run_id])
     RETURNING s.gate_id
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
@@ -348,7 +374,7 @@ WITH finished AS (
                                     expires_after, exclusive)
     SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
       FROM rested
-     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+     WHERE (SELECT b.runs_left FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id) IS DISTINCT FROM 0
     ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -365,12 +391,14 @@ RETURNING run_id, state, (SELECT count(*) FROM let_go) AS let_go,
 -- Brings runs back to the queue after a failure, a loss or a hand-back, and keeps the attempt. Runs that are being
 -- cancelled are left alone: the caller finishes those.
 WITH job AS MATERIALIZED (                -- waits for a change of the job that is under way, and sees what it became
-    SELECT j.namespace_id, j.job_id, j.lane_id, j.priority, j.version, j.policy
-      FROM hourhand.jobs j
-     WHERE (j.namespace_id, j.job_id) IN (SELECT o.namespace_id, o.job_id FROM hourhand.live_runs o
-                                           WHERE o.run_id = ANY (@run_ids::uuid[]))
-     ORDER BY j.namespace_id, j.job_id
-       FOR SHARE
+    SELECT j.*
+      FROM (SELECT DISTINCT namespace_id, job_id FROM hourhand.live_runs WHERE run_id = ANY (@run_ids::uuid[])
+             ORDER BY namespace_id, job_id) o
+     CROSS JOIN LATERAL (
+        SELECT j.namespace_id, j.job_id, j.lane_id, j.priority, j.version, j.policy
+          FROM hourhand.jobs j WHERE j.namespace_id = o.namespace_id AND j.job_id = o.job_id
+           FOR SHARE
+     ) j
 ), returned AS (
     UPDATE hourhand.live_runs r
        SET state = 0, executor_id = NULL, started_at = NULL,
@@ -388,13 +416,17 @@ WITH job AS MATERIALIZED (                -- waits for a change of the job that 
                + make_interval(secs => (j.policy ->> 'deadline_seconds')::float8) END
       FROM unnest(@run_ids::uuid[], @fences::bigint[], @ready::timestamptz[], @failed::smallint[], @lost::smallint[],
                   @started::timestamptz[]) AS x(run_id, fence, ready_at, failed, lost, started_at)
-      JOIN hourhand.live_runs o ON o.run_id = x.run_id     -- the row as it was: RETURNING shows it as it has become
+     CROSS JOIN LATERAL (                  -- the row as it was: RETURNING shows it as it has become
+        SELECT o.namespace_id, o.job_id, o.executor_id, o.started_at
+          FROM hourhand.live_runs o WHERE o.run_id = x.run_id
+        OFFSET 0
+     ) o
       LEFT JOIN job j ON j.namespace_id = o.namespace_id AND j.job_id = o.job_id
-     WHERE r.run_id = x.run_id AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
+     WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.fence = x.fence AND r.state = ANY (@from_states::smallint[])
     RETURNING r.run_id, r.fence, r.attempt, r.gate_ids, o.executor_id, o.started_at
 ), freed AS (
     DELETE FROM hourhand.gate_slots s USING returned f
-     WHERE f.gate_ids IS NOT NULL AND s.run_id = f.run_id
+     WHERE f.gate_ids IS NOT NULL AND s.run_id = ANY (ARRAY[f.run_id])
     RETURNING s.gate_id
 ), next AS MATERIALIZED (                 -- once: chosen anew for every row of the update, more would be let go
     SELECT c.run_id
@@ -426,14 +458,14 @@ WITH forgotten AS (
 )
 SELECT s.run_id, s.gate_id FROM hourhand.gate_slots s
  WHERE (@run_ids::uuid[] IS NULL OR s.run_id = ANY (@run_ids))
-   AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4));
+   AND (SELECT r.state IN (2, 3, 4) FROM hourhand.live_runs r WHERE r.run_id = s.run_id) IS NOT TRUE;
 
 -- name: drop_strays
 -- After lock_gates, in a statement of its own: who takes places holds the gates, so nobody has taken these again unseen.
 DELETE FROM hourhand.gate_slots s
  USING unnest(@run_ids::uuid[], @gate_ids::int[]) AS x(run_id, gate_id)
- WHERE s.run_id = x.run_id AND s.gate_id = x.gate_id
-   AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = s.run_id AND r.state IN (2, 3, 4))
+ WHERE s.run_id = ANY (ARRAY[x.run_id]) AND s.gate_id = ANY (ARRAY[x.gate_id])
+   AND (SELECT r.state IN (2, 3, 4) FROM hourhand.live_runs r WHERE r.run_id = s.run_id) IS NOT TRUE
 RETURNING s.run_id;
 
 -- name: insert_manual_run
@@ -472,7 +504,7 @@ WITH gone AS (
                                     expires_after, exclusive)
     SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
       FROM rested
-     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+     WHERE (SELECT b.runs_left FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id) IS DISTINCT FROM 0
     ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -521,13 +553,22 @@ WITH said AS (
     SELECT x.run_id
       FROM said x
      CROSS JOIN hourhand.namespaces n         -- the key of the history begins with it
-      JOIN hourhand.runs r ON r.namespace_id = n.namespace_id AND r.run_id = x.run_id AND r.ended_at = x.ended_at
+     CROSS JOIN LATERAL (
+        SELECT FROM hourhand.runs r
+         WHERE r.namespace_id = n.namespace_id AND r.run_id = x.run_id AND r.ended_at = x.ended_at
+        OFFSET 0
+     ) r
      UNION ALL
-    SELECT x.run_id FROM said x
-      JOIN hourhand.attempts a ON a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at = x.ended_at
+    SELECT x.run_id
+      FROM said x
+     CROSS JOIN LATERAL (
+        SELECT FROM hourhand.attempts a WHERE a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at = x.ended_at
+        OFFSET 0
+     ) a
 ), noted AS (
     UPDATE hourhand.attempts a SET late_state = x.state, late_at = x.ended_at
       FROM said x
-     WHERE a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at <> x.ended_at
+     WHERE a.run_id = ANY (ARRAY(SELECT run_id FROM said))      -- by the index
+       AND a.run_id = x.run_id AND a.fence = x.fence AND a.ended_at <> x.ended_at
 )
 SELECT run_id FROM said WHERE run_id NOT IN (SELECT run_id FROM recorded);

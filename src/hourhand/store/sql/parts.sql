@@ -3,7 +3,9 @@
 SELECT r.namespace_id, l.queue, l.needs, j.policy
   FROM hourhand.live_runs r
   JOIN hourhand.lanes l USING (lane_id)
-  JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
+ CROSS JOIN LATERAL (
+    SELECT j.policy FROM hourhand.jobs j WHERE j.namespace_id = r.namespace_id AND j.job_id = r.job_id OFFSET 0
+ ) j
  WHERE r.run_id = @parent_id AND r.fence = @fence AND r.state IN (2, 3);
 
 -- name: fan_out
@@ -35,8 +37,10 @@ SELECT p.run_id, p.place, p.total, p.node_id, n.name AS node, n.ended_at IS NOT 
        coalesce(f.started_at, r.started_at) AS started_at, f.ended_at, f.reason, f.error, f.result
   FROM hourhand.run_parts p
   LEFT JOIN hourhand.nodes n USING (node_id)
-  LEFT JOIN hourhand.live_runs r ON r.run_id = p.run_id
-  LEFT JOIN hourhand.runs f ON f.namespace_id = p.namespace_id AND f.run_id = p.run_id
+  LEFT JOIN LATERAL (SELECT * FROM hourhand.live_runs r WHERE r.run_id = p.run_id OFFSET 0) r ON true
+  LEFT JOIN LATERAL (
+    SELECT * FROM hourhand.runs f WHERE f.namespace_id = p.namespace_id AND f.run_id = p.run_id OFFSET 0
+  ) f ON true
  WHERE p.parent_id = @parent_id
  ORDER BY p.place;
 
@@ -83,7 +87,7 @@ SELECT state FROM hourhand.live_runs WHERE run_id = @run_id AND fence = @fence;
 WITH picked AS MATERIALIZED (
     SELECT r.run_id, p.parent_id, p.place, p.total
       FROM hourhand.run_parts p
-      JOIN hourhand.live_runs r ON r.run_id = p.run_id
+      JOIN hourhand.live_runs r ON r.run_id = ANY (ARRAY[p.run_id])
      WHERE p.node_id = @executor_id AND p.open AND r.state = 0 AND r.lane_id = @lane_id AND r.ready_at <= @now
        AND NOT EXISTS (SELECT FROM hourhand.nodes n WHERE n.node_id = @executor_id AND n.ended_at IS NOT NULL)
        AND NOT EXISTS (SELECT FROM hourhand.lanes l WHERE l.lane_id = @lane_id AND l.held)
@@ -93,7 +97,7 @@ WITH picked AS MATERIALIZED (
 ), claimed AS (
     UPDATE hourhand.live_runs r
        SET state = 2, executor_id = @executor_id, attempt = r.attempt + 1, fence = nextval('hourhand.fence')
-      FROM picked WHERE r.run_id = picked.run_id
+      FROM picked WHERE r.run_id = ANY (ARRAY[picked.run_id])
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
               r.failures, r.losses, picked.parent_id, picked.place, picked.total
 )
@@ -102,15 +106,19 @@ SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_a
        coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.parent_id), j.payload) AS payload,
        j.policy, 0 AS share, c.place, c.total
   FROM claimed c
-  JOIN hourhand.jobs j ON j.namespace_id = c.namespace_id AND j.job_id = c.job_id;
+ CROSS JOIN LATERAL (
+    SELECT j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds, j.payload, j.policy
+      FROM hourhand.jobs j WHERE j.namespace_id = c.namespace_id AND j.job_id = c.job_id
+    OFFSET 0
+ ) j;
 
 -- name: orphans
 -- Parts that are live although their run is not: it was cancelled while nobody led it. And runs whose parts have all
 -- ended with them, to be closed.
 SELECT p.run_id, p.namespace_id, p.parent_id, r.run_id IS NOT NULL AS live
   FROM hourhand.run_parts p
-  LEFT JOIN hourhand.live_runs r ON r.run_id = p.run_id
- WHERE p.open AND NOT EXISTS (SELECT FROM hourhand.live_runs x WHERE x.run_id = p.parent_id)
+  LEFT JOIN LATERAL (SELECT r.run_id FROM hourhand.live_runs r WHERE r.run_id = p.run_id OFFSET 0) r ON true
+ WHERE p.open AND (SELECT x.run_id FROM hourhand.live_runs x WHERE x.run_id = p.parent_id) IS NULL
  LIMIT @limit;
 
 -- name: close_orphans

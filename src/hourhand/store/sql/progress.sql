@@ -11,17 +11,20 @@ ON CONFLICT (run_id) DO UPDATE
 -- name: forget_progress
 DELETE FROM hourhand.run_progress p
  USING unnest(@run_ids::uuid[], @fences::bigint[]) AS x(run_id, fence)
- WHERE p.run_id = x.run_id AND p.fence = x.fence;
+ WHERE p.run_id = ANY (ARRAY[x.run_id]) AND p.fence = x.fence;
 
 -- name: sweep_progress
 -- What attempts have left that could not clear up after themselves.
 DELETE FROM hourhand.run_progress p
  WHERE p.at < @before
-   AND NOT EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = p.run_id AND r.fence = p.fence);
+   AND (SELECT r.fence FROM hourhand.live_runs r WHERE r.run_id = p.run_id) IS DISTINCT FROM p.fence;
 
 -- name: glance_at_runs
 -- Live runs only: one that is missing has ended.
 SELECT r.run_id, r.state, r.attempt, r.started_at, p.percent, p.message, p.at
   FROM hourhand.live_runs r
-  LEFT JOIN hourhand.run_progress p ON p.run_id = r.run_id AND p.fence = r.fence
+  LEFT JOIN LATERAL (
+    SELECT p.percent, p.message, p.at FROM hourhand.run_progress p WHERE p.run_id = r.run_id AND p.fence = r.fence
+    OFFSET 0
+  ) p ON true
  WHERE r.run_id = ANY (@run_ids::uuid[]);

@@ -38,7 +38,11 @@ SELECT t.job_id, t.next_fire, t.version, t.namespace_id
 -- What is needed to compute the next time of jobs. One that was changed meanwhile is left out; its cursor has moved.
 SELECT j.job_id, j.version, j.timing, j.catchup
   FROM unnest(@namespace_ids::int[], @job_ids::uuid[], @versions::int[]) AS x(namespace_id, job_id, version)
-  JOIN hourhand.jobs j ON j.namespace_id = x.namespace_id AND j.job_id = x.job_id AND j.version = x.version;
+ CROSS JOIN LATERAL (
+    SELECT j.job_id, j.version, j.timing, j.catchup FROM hourhand.jobs j
+     WHERE j.namespace_id = x.namespace_id AND j.job_id = x.job_id AND j.version = x.version
+    OFFSET 0
+ ) j;
 
 -- name: advance_cursors
 -- Moves cursors from the expected due time and version to the next one, and inserts the runs in between. A cursor that
@@ -84,7 +88,8 @@ WITH moves AS (
        SET last_due = x.last_due, count = r.count + x.count, next_due = x.next_due, recent_from = x.recent_from,
            recent_count = x.recent_count
       FROM missed x
-     WHERE r.job_id = x.job_id AND r.next_due = x.first_due AND r.reason = x.reason AND r.version = x.version
+     WHERE r.job_id = ANY (ARRAY[x.job_id]) AND r.next_due = x.first_due AND r.reason = x.reason
+       AND r.version = x.version
        AND r.recent_from IS NULL AND r.detail IS NOT DISTINCT FROM x.detail
     RETURNING r.job_id, x.first_due
 ), kept AS (

@@ -58,23 +58,34 @@ WITH moves AS (
     SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[],
                          @made::int[])
                   AS m(job_id, expected, version, next_fire, made)
-), held AS (
-    SELECT t.job_id, m.next_fire AS following, m.made, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids,
-           t.expires_after, t.exclusive
+), found AS MATERIALIZED (                -- in order of places, as others move them
+    SELECT t.place, m.*
       FROM moves m
-      JOIN hourhand.timetable t ON t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
-     WHERE EXISTS (SELECT FROM hourhand.shards s
-                    WHERE s.shard = t.shard AND s.owner_id = @node_id AND s.epoch <= @epoch)
-     ORDER BY t.ctid                      -- in order of places, as others move them
-       FOR UPDATE OF t
+     CROSS JOIN LATERAL (
+        SELECT t.ctid AS place FROM hourhand.timetable t
+         WHERE t.job_id = m.job_id AND t.next_fire = m.expected AND t.version = m.version
+           AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
+        OFFSET 0
+     ) t
+     ORDER BY t.place
+), held AS MATERIALIZED (
+    SELECT t.*, found.next_fire AS following, found.made
+      FROM found
+     CROSS JOIN LATERAL (
+        SELECT t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
+          FROM hourhand.timetable t
+         WHERE t.ctid = found.place AND t.next_fire = found.expected AND t.version = found.version
+           FOR UPDATE
+     ) t
 ), moved AS (
     UPDATE hourhand.timetable t SET next_fire = held.following
-      FROM held WHERE t.job_id = held.job_id AND held.following IS NOT NULL
+      FROM held WHERE t.job_id = ANY (ARRAY[held.job_id]) AND held.following IS NOT NULL
 ), ended AS (
-    DELETE FROM hourhand.timetable t USING held WHERE t.job_id = held.job_id AND held.following IS NULL
+    DELETE FROM hourhand.timetable t USING held
+     WHERE t.job_id = ANY (ARRAY[held.job_id]) AND held.following IS NULL
 ), spent AS (
     UPDATE hourhand.run_budgets b SET runs_left = greatest(b.runs_left - held.made, 0)
-      FROM held WHERE b.job_id = held.job_id AND held.made > 0
+      FROM held WHERE b.job_id = ANY (ARRAY[held.job_id]) AND held.made > 0
 ), missed AS (
     SELECT x.*, held.version
       FROM unnest(@missed_job_ids::uuid[], @missed_first::timestamptz[], @missed_last::timestamptz[],
@@ -87,7 +98,8 @@ WITH moves AS (
        SET last_due = x.last_due, count = r.count + x.count, next_due = x.next_due, recent_from = x.recent_from,
            recent_count = x.recent_count
       FROM missed x
-     WHERE r.job_id = x.job_id AND r.next_due = x.first_due AND r.reason = x.reason AND r.version = x.version
+     WHERE r.job_id = ANY (ARRAY[x.job_id]) AND r.next_due = x.first_due AND r.reason = x.reason
+       AND r.version = x.version
        AND r.recent_from IS NULL AND r.detail IS NOT DISTINCT FROM x.detail
     RETURNING r.job_id, x.first_due
 ), kept AS (

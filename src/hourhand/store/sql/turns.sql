@@ -37,11 +37,14 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
        hourhand.scheduled_run_id(j.due_at, j.job_id) AS once_run_id, w.cause = 1 AND w.attempt = 0 AS untried,
        j.timing ->> 'jitter' AS jitter
   FROM waiting w
-  JOIN hourhand.jobs j ON j.namespace_id = w.namespace_id AND j.job_id = w.job_id
-  JOIN hourhand.shards s ON s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)
- WHERE s.owner_id = @node_id
-   AND NOT (w.later AND EXISTS (SELECT FROM hourhand.run_requests q
-                                 WHERE q.run_id = w.run_id AND q.overlap = 'queue_all'))
+ CROSS JOIN LATERAL (
+    SELECT j.job_id, j.policy, j.due_at, j.timing
+      FROM hourhand.jobs j WHERE j.namespace_id = w.namespace_id AND j.job_id = w.job_id
+    OFFSET 0
+ ) j
+ WHERE (SELECT s.owner_id FROM hourhand.shards s
+         WHERE s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)) = @node_id
+   AND (w.later AND (SELECT q.overlap FROM hourhand.run_requests q WHERE q.run_id = w.run_id) = 'queue_all') IS NOT TRUE
    AND NOT (w.caught_up_later AND coalesce(j.policy ->> 'overlap', 'skip') = 'skip')
    AND (@after_ready::timestamptz IS NULL OR (w.ready_at, w.run_id) > (@after_ready, @after_id::uuid))
  ORDER BY w.ready_at, w.run_id
@@ -58,7 +61,11 @@ SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0,
        r.state = 1 AND r.waits_on = 0
   FROM unnest(@job_ids::uuid[], @last_ids::uuid[]) AS x(job_id, last_id)
-  JOIN hourhand.live_runs r ON r.job_id = x.job_id AND r.cause <> 0 AND (r.run_id <= x.last_id OR r.state IN (2, 3, 4))
+ CROSS JOIN LATERAL (
+    SELECT * FROM hourhand.live_runs r
+     WHERE r.job_id = x.job_id AND r.cause <> 0 AND (r.run_id <= x.last_id OR r.state IN (2, 3, 4))
+    OFFSET 0
+ ) r
  ORDER BY scheduled_for, run_id;
 
 -- name: let_turns_go
@@ -71,7 +78,7 @@ RETURNING run_id;
 WITH gone AS (
     DELETE FROM hourhand.live_runs r
      USING unnest(@run_ids::uuid[], @reasons::text[]) AS x(run_id, reason)
-     WHERE r.run_id = x.run_id AND r.state IN (0, 1)
+     WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.state IN (0, 1)
     RETURNING r.*, x.reason
 ), rested AS (
     SELECT d.*, @now::timestamptz + d.delay AS next_fire
@@ -84,7 +91,7 @@ WITH gone AS (
                                     expires_after, exclusive)
     SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
       FROM rested
-     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+     WHERE (SELECT b.runs_left FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id) IS DISTINCT FROM 0
     ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -120,7 +127,7 @@ WITH expired AS MATERIALIZED (
                                     expires_after, exclusive)
     SELECT job_id, next_fire, namespace_id, lane_id, version, shard, priority, true, gate_ids, expires_after, exclusive
       FROM rested
-     WHERE NOT EXISTS (SELECT FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id AND b.runs_left = 0)
+     WHERE (SELECT b.runs_left FROM hourhand.run_budgets b WHERE b.job_id = rested.job_id) IS DISTINCT FROM 0
     ON CONFLICT (job_id) DO NOTHING
 )
 INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version, state,
@@ -158,7 +165,9 @@ WITH RECURSIVE awaited AS (
     SELECT c.run_id FROM room
      CROSS JOIN LATERAL (
         SELECT count(*) AS told, coalesce(array_agg(DISTINCT r.lane_id), '{}') AS lanes
-          FROM hourhand.live_runs r WHERE r.state = 0 AND r.waits_on = room.waits_on
+          FROM hourhand.live_runs r
+         WHERE r.state IN (0, 1) AND r.state = (SELECT 0::smallint)  -- not plainly 0, lest all that are ready are read
+           AND r.waits_on = room.waits_on
      ) t
      CROSS JOIN LATERAL (
         SELECT x.run_id FROM hourhand.live_runs x
