@@ -33,7 +33,7 @@ from hourhand.runtime.keyring import keyring_of
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
 from hourhand.runtime.signing import TrustedKeys
-from hourhand.runtime.sockets import refuse_taken_port
+from hourhand.runtime.sockets import free_port
 from hourhand.runtime.stages import sample_stages
 from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
 from hourhand.scheduler.backfiller import Backfiller
@@ -404,7 +404,7 @@ class ApiNode(Node):
         self._stopping = False
 
     async def start(self) -> None:
-        refuse_taken_port(self.config.api.host, self.config.api.port)
+        port = free_port(self.config.api.host, self.config.api.port)
         await super().start()
         from granian.constants import Interfaces
         from granian.server.embed import Server
@@ -416,7 +416,7 @@ class ApiNode(Node):
         self._server = Server(
             self.app,
             address=self.config.api.host,
-            port=self.config.api.port,
+            port=port,
             interface=Interfaces.ASGI,
             websockets=False,
             log_enabled=False,

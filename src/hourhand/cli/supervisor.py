@@ -44,11 +44,12 @@ class Supervisor:
     async def run(self) -> None:
         """Starts everything, says where it is, and stays until it is asked to stop."""
         from hourhand.database.embedded import EmbeddedServer
-        from hourhand.runtime.sockets import refuse_taken_port
+        from hourhand.runtime.sockets import free_port
         from hourhand.wiring import prepare_database
 
         self._watch_signals()
-        refuse_taken_port(self._config.api.host, self._config.api.port)
+        api = self._config.api
+        self._config = replace(self._config, api=replace(api, port=free_port(api.host, api.port)))
         server = None if self._config.database.url else EmbeddedServer(self._config.home, self._config.embedded)
         try:
             if server is not None:

@@ -1,17 +1,19 @@
-"""Whether an address can be listened on."""
+"""Which address can be listened on."""
 
 import socket
 
 from hourhand.model.errors import PortTaken
 
 
-def refuse_taken_port(host: str, port: int) -> None:
-    """Says in one line that the port is taken, and by whom if that can be seen, before anything is started."""
+def free_port(host: str, port: int) -> int:
+    """The port, or any that is free for 0. Says in one line that it is taken, and by whom if that can be seen, before
+    anything is started."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
+            return int(probe.getsockname()[1])
         except OSError as fault:
             remedy = f"stop {_holder_of(port) or 'what listens there'}, or choose another by HOURHAND_PORT"
             raise PortTaken(f"cannot listen on {host}:{port} ({fault.strerror}): {remedy}") from None
