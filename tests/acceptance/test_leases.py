@@ -204,8 +204,26 @@ def test_an_executor_ends_although_a_handler_ignores_that_it_was_cancelled(clust
         process.send(signal.SIGTERM)
         wait_for(lambda: "node stopping" in process.said, "it was told")
         ends_at_once(process)
-    assert "attempts do not end although they were told to" in process.said
+    assert "handler did not end when it was cancelled" in process.said
     assert not [name for name in cluster.present() if "executor" in name], "it has left: others get its run at once"
+
+
+def test_a_handler_that_ignores_its_cancellation_and_one_that_blocks_beyond_its_time_end_as_they_should(
+    tmp_path: Path, database_url: str, schema: str
+) -> None:
+    with roles_in(tmp_path, database_url, schema, HOURHAND_KINDS_GRACE_SECONDS="0.5") as cluster:
+        started(cluster, "first")
+        with cluster.client() as client:
+            ignores = submit(client, "ignores")
+            wait_for(lambda: read_witness(cluster.witness), "it runs")
+            client.cancel_job(ignores)
+            assert client.wait_for_job(ignores, 30).status == "cancelled"
+            blocks = client.create_job(
+                name="blocks", payload={"handler": "blocks", "seconds": 1.5}, timeout="0.5s", max_retries=0
+            )
+            assert client.wait_for_job(blocks.job_id, 30).status == "timed_out"
+            assert client.wait_for_job(submit(client, "takes", seconds=0), 30).status == "succeeded"
+    sql(database_url, f"DROP SCHEMA {schema} CASCADE")
 
 
 def ends_at_once(process: Process) -> None:
@@ -348,6 +366,26 @@ def test_without_a_database_an_executor_ends_what_must_not_go_on_before_its_leas
         cluster.processes["first"].send(signal.SIGTERM)
         wait_for(lambda: "node stopping" in cluster.processes["first"].said, "it was told")
         ends_at_once(cluster.processes["first"])
+
+
+def test_a_limit_holds_also_when_a_handler_blocks_the_executor_that_has_lost_its_lease(
+    tmp_path: Path, server: Server
+) -> None:
+    with roles_in(tmp_path / "cluster", server.url, "hourhand", HOURHAND_EXECUTOR_LEASE_SECONDS="6") as cluster:
+        started(cluster, "first")
+        with cluster.client() as client:
+            command(client, "1003", max_concurrency=1)
+            wait_for(lambda: running(cluster) == {"1003"}, "it runs")
+            client.create_job(name="blocks", payload={"handler": "blocks", "seconds": 600})
+            wait_for(lambda: read_witness(cluster.witness), "the loop is blocked")
+            stopped = time.monotonic()
+            server.stop()
+            wait_for(lambda: running(cluster) == set(), "it is gone")
+            assert time.monotonic() - stopped < 6, "before anybody else could start it"
+            process = cluster.processes["first"]
+            assert process.wait(10) == -signal.SIGKILL
+            assert "the executor ends itself" in process.said
+            server.start()
 
 
 def command(client: Client, seconds: str, **fields: Any) -> UUID:

@@ -113,3 +113,5 @@ class Settings(Line, frozen=True, kw_only=True):
     """Fault kind -> how often it must have been injected for a verdict."""
     invariants_demanded: tuple[int, ...] = ()
     """Invariants that this run must have exercised for a verdict."""
+    figures_demanded: bool = False
+    """Whether every figure that has a bound must have been measured for a verdict."""

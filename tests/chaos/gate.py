@@ -49,6 +49,7 @@ def main() -> int:
         rate=arguments.rate,
         injections_min=dict.fromkeys(KINDS, arguments.injections) if arguments.injections else {},
         invariants_demanded=[one.number for one in INVARIANTS] if arguments.injections else [],
+        figures_demanded=bool(arguments.injections),
     )
     ends = time.monotonic() + arguments.minutes * 60 - END_SECONDS
 

@@ -53,6 +53,7 @@ class Order:
     injections_min: Mapping[str, int] = field(default_factory=dict)
     invariants_demanded: Sequence[int] = ()
     """Those that must have been put to the test."""
+    figures_demanded: bool = False
     settle_seconds_max: float = 120.0
     """How long what is unfinished is waited for at the end."""
 
@@ -170,6 +171,7 @@ def _settings(order: Order, started_at: float, read_at: float) -> Settings:
         fds_max=FDS_MAX,
         injections_min=dict(order.injections_min),
         invariants_demanded=tuple(order.invariants_demanded),
+        figures_demanded=order.figures_demanded,
     )
 
 

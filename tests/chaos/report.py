@@ -45,6 +45,11 @@ class Report:
                 for number in settings.invariants_demanded
                 if self.findings[number].status == "not exercised"
             ),
+            *(
+                f"figure not measured: {figure.name}"
+                for figure in self.figures
+                if settings.figures_demanded and figure.bound is not None and not figure.samples
+            ),
         ]
 
     @property

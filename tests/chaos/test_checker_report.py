@@ -46,6 +46,13 @@ def test_a_violation_fails_the_run() -> None:
     assert f"{case.subject}: {case.message}" in end, "what was violated is said again where the report ends"
 
 
+def test_a_figure_with_a_bound_that_nobody_measured_makes_the_verdict_unknown() -> None:
+    report = judge(demanding(good_story(), figures_demanded=True).history())
+    assert report.verdict == "unknown"
+    assert "missing: figure not measured: rescue after executor kill, p99" in report.text()
+    assert judge(demanding(good_story(), figures_demanded=False).history()).verdict == "pass"
+
+
 def test_too_few_injections_make_the_verdict_unknown() -> None:
     report = judge(demanding(good_story(), injections_min={"kill_executor": 2, "stop_api": 1}).history())
     assert report.verdict == "unknown"

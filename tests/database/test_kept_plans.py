@@ -74,6 +74,11 @@ async def test_a_plan_made_while_all_is_empty_goes_by_an_index(empty: EmptyGroun
     assert walked == []
 
 
+async def test_no_plan_is_compiled_however_dear_a_server_takes_it_for(empty: EmptyGround) -> None:
+    """Before version 18 a scan that cannot be avoided costs more than what is compiled by default."""
+    assert await empty.db.fetchval("SHOW jit") == "off"
+
+
 async def test_a_session_that_may_take_any_plan_reads_an_empty_table_from_end_to_end(
     empty: EmptyGround, database_url: str
 ) -> None:

@@ -59,10 +59,11 @@ _LOOSE_SETTINGS: Final = (
     "SELECT name FROM pg_settings WHERE reset_val = 'off'"
     " AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name"
 )
-_BY_INDEX: Final = {"enable_seqscan": "off"}
+_BY_INDEX: Final = {"enable_seqscan": "off", "jit": "off"}
 """Plans of prepared statements are kept, and the queue tables fill and empty within seconds: a plan made while one of
 them was empty reads it from end to end, and goes on to do so with a hundred thousand rows in it. Through a pooler
-nothing is kept prepared, and each plan fits the tables as they are."""
+nothing is kept prepared, and each plan fits the tables as they are. Before version 18 a scan that cannot be avoided
+counts as very dear then, and a dear plan is compiled, which takes longer than all our statements do."""
 _IN_EACH_OTHERS_WAY: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 

@@ -26,7 +26,7 @@ from hourhand.model.run import Claim
 from hourhand.model.run_blobs import RunFile
 from hourhand.model.states import Reason
 from hourhand.model.usage import Usage
-from hourhand.ports.job_kind import JobKind, SlotClass, Task
+from hourhand.ports.job_kind import NO_MORE_GRACE, JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
 
 EARLY_SECONDS_MAX: Final = 1.0
@@ -194,6 +194,10 @@ class Attempts:
         if running is not None:
             running.careful = True
 
+    def has_careful(self) -> bool:
+        """Whether anything in hand must not go on without a lease. From any thread."""
+        return any(running.careful for running in list(self._in_hand.values()))
+
     def end_careful(self) -> int:
         """Ends by force what must not go on without a lease; how many attempts that were. Call it until none is."""
         careful = [running for running in self._in_hand.values() if running.careful]
@@ -212,7 +216,7 @@ class Attempts:
         if running.outcome_when_stopped is None:
             self.stop(running.claim.run_id, running.claim.fence, outcome)
         elif running.task is not None:
-            running.task.cancel()  # asked for the second time, a kind gives no more grace
+            running.task.cancel(NO_MORE_GRACE)  # asked for the second time
 
     def give_back_unstarted(self) -> None:
         """And what is only led: others lead it at once, and nobody waits here for parts that run elsewhere."""
@@ -303,10 +307,13 @@ class Attempts:
         if allowed.seconds <= 0:
             return allowed
         task.timeout_seconds = allowed.seconds
-        limit = asyncio.timeout(allowed.seconds)
+        limit, loop = asyncio.timeout(allowed.seconds), asyncio.get_running_loop()
+        over = loop.time() + allowed.seconds
         try:
             async with limit:
-                return await work(task)
+                outcome = await work(task)
+            # A handler that blocks the loop hears of its time only when it has passed.
+            return outcome if loop.time() <= over else allowed
         except TimeoutError:
             if limit.expired():
                 return allowed

@@ -14,6 +14,7 @@ from hourhand.executor.duty import Duty
 from hourhand.executor.fan_out import FAN_OUT, FanOut
 from hourhand.executor.journal import Journal
 from hourhand.executor.keeper import Keeper
+from hourhand.executor.last_resort import LastResort
 from hourhand.executor.lost_claims import INTERVAL_SECONDS, LostClaims
 from hourhand.executor.outputs import Outputs
 from hourhand.executor.progress import ProgressKeeper
@@ -105,6 +106,13 @@ class Executor:
             settings.self_fence_seconds,
             settings.self_fence_kill_seconds,
         )
+        self._last_resort = LastResort(
+            self.attempts.has_careful,
+            lambda: membership.confirmed_at,
+            settings.self_fence_seconds,
+            settings.self_fence_kill_seconds,
+            settings.lease_seconds,
+        )
         self.attempts.lease_is_sure = self._fence.lease_is_sure
         self.attempts.transactions = Transactions(
             stores.completions, self.recorder, clock, settings.transaction_connections, outputs
@@ -127,6 +135,7 @@ class Executor:
 
     async def open(self) -> None:
         """Makes the kinds ready, and delivers what executors that ended without a database have left."""
+        self._last_resort.open()
         for kind in self._kinds.values():
             await kind.open()
         # Some know only now what they can run: which interpreters are here, whether there is an engine for containers.
@@ -156,6 +165,7 @@ class Executor:
 
     async def close(self) -> None:
         """The loops have ended."""
+        self._last_resort.close()
         await self.recorder.keep_rest()
         await asyncio.to_thread(self._journal.close)
         for kind in self._kinds.values():

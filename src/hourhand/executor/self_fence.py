@@ -4,9 +4,8 @@ Some time before others may take its runs, an executor that could not have its l
 place in a gate, may run at most once, or were asked to end on a disconnect. Everything else goes on: its outcome is
 delivered, under its fence, when the database is back.
 
-This runs on the node's own loop, unlike the heartbeats. A handler that blocks the loop at the very time when the
-database is away delays it; but a handler that blocks cannot be cancelled either, and the heartbeats themselves, which
-make that pair of faults necessary, do not depend on the loop.
+This runs on the node's own loop, unlike the heartbeats: only there can attempts be ended one by one. When a handler
+blocks the loop at the very time when the database is away, `last_resort` ends all of them.
 """
 
 import time

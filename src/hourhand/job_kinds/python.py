@@ -1,16 +1,23 @@
 """The kind `python`: runs functions of this machine's own code, chosen by name.
 
-Asynchronous handlers run in the executor's event loop and cost a few microseconds; they must await and must
-not catch cancellation for good, because nothing but the executor's end stops them. Synchronous handlers run
-in worker processes, which can be killed.
+Asynchronous handlers run in the executor's event loop and cost a few microseconds; they must await, because nothing
+but the executor's end stops one that does not. Synchronous handlers run in worker processes, which can be killed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
+from hourhand.job_kinds.abandonable import rest_of
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
-from hourhand.job_kinds.handlers import HANDLER_FIELD, Context, HandlerRegistry, is_handler_name, output_folder_of
+from hourhand.job_kinds.handlers import (
+    HANDLER_FIELD,
+    Context,
+    Handler,
+    HandlerRegistry,
+    is_handler_name,
+    output_folder_of,
+)
 from hourhand.job_kinds.output_folders import OutputFolders
 from hourhand.job_kinds.payload_checks import wrong_type
 from hourhand.job_kinds.signatures import FACT, KnownSignatures, signature_faults, signatures_of
@@ -91,7 +98,7 @@ class PythonKind:
             return await self._pool.run(task, handler.name)
         context = Context(task, self._outputs.make)
         try:
-            value = await handler.call(context)
+            value = await self._called(handler, context)
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor
             if _is_being_cancelled():
                 await self._drop_outputs(context, task)
@@ -105,6 +112,16 @@ class PythonKind:
         if output_folder_of(context) is not None:
             await self._outputs.keep(task)
         return outcome
+
+    async def _called(self, handler: Handler, context: Context) -> Any:
+        work = handler.call(context)
+        if not isinstance(work, Coroutine):
+            return await work
+        try:
+            waited = work.send(None)
+        except StopIteration as end:  # most have nothing to wait for
+            return end.value
+        return await rest_of(work, waited, self._settings.grace_seconds)
 
     async def _drop_outputs(self, context: Context, task: Task) -> None:
         if output_folder_of(context) is not None:

@@ -19,6 +19,9 @@ from hourhand.ports.blobs import Blobs
 KIND_API_VERSION: Final = 1
 """Of this port. A kind of a package may say for which one it is made (`api_version`); another is not loaded."""
 
+NO_MORE_GRACE: Final = "no more grace"
+"""What the cancellation of an attempt says that was told to end before."""
+
 
 class SlotClass(StrEnum):
     """Which of an executor's rooms an attempt takes a place in."""

@@ -39,6 +39,11 @@ class Event(Enum):
     LINES_UNSTORABLE = ("log lines cannot be stored, a mark stands in their place", logging.ERROR)
     LOGS_MOVED = ("logs moved out of the database", logging.INFO)
     SELF_FENCED = ("lease not confirmed: attempts that need it are ended", logging.WARNING)
+    ENDED_BY_FORCE = (
+        "runs that need the lease could not be ended before it: the executor ends itself",
+        logging.CRITICAL,
+    )
+    HANDLER_ABANDONED = ("handler did not end when it was cancelled: it is never resumed again", logging.ERROR)
     ATTEMPTS_STUCK = ("attempts do not end although they were told to", logging.ERROR)
     ORDERS_CHANGED = ("new orders", logging.INFO)
     ATTEMPT_FAILED = ("attempt failed", logging.INFO)

@@ -1,0 +1,63 @@
+"""Awaits a coroutine that may keep its cancellation to itself, for a grace period and no longer.
+
+A coroutine takes a step only when it is resumed. So one that does not end when it is told to can be ended all the same:
+it is never resumed again. It stays where it is, and what it holds with it; tasks that it has started go on.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from types import coroutine
+from typing import Any, Final
+
+from hourhand.ports.job_kind import NO_MORE_GRACE
+from hourhand.telemetry import emit
+from hourhand.telemetry.events import Event
+
+_abandoned: Final[list[Coroutine[Any, Any, Any]]] = []
+"""Kept, because to forget a coroutine is to resume it once more, for its end."""
+
+
+@coroutine
+def rest_of(work: Coroutine[Any, Any, Any], waited: Any, grace_seconds: float) -> Generator[Any, Any, Any]:
+    """What a coroutine answers that has taken its first step and waits for something. Cancellations are handed to it.
+
+    When it has not ended so long after one that it did not take back, as its own timeouts do, or when it is told that
+    there is no more grace, it is left behind, and CancelledError raised."""
+    task = asyncio.current_task()
+    assert task is not None
+    timer: asyncio.TimerHandle | None = None
+    is_over = False
+
+    def end_grace() -> None:
+        nonlocal timer, is_over
+        timer = None
+        if task.cancelling():
+            is_over = True
+            task.cancel(NO_MORE_GRACE)
+
+    try:
+        while True:
+            try:
+                value = yield waited
+            except asyncio.CancelledError as told:
+                if told.args == (NO_MORE_GRACE,):
+                    if is_over:
+                        task.uncancel()  # that one was ours: whoever cancelled first counts his own
+                    _abandoned.append(work)
+                    name = getattr(work, "__qualname__", repr(work))
+                    emit(Event.HANDLER_ABANDONED, handler=name, abandoned=len(_abandoned))
+                    raise
+                if timer is None or task.cancelling() == 1:  # else it is a timeout of its own, after one from outside
+                    if timer is not None:
+                        timer.cancel()
+                    timer = asyncio.get_running_loop().call_later(grace_seconds, end_grace)
+                waited = work.throw(told)
+            except BaseException as fault:
+                waited = work.throw(fault)
+            else:
+                waited = work.send(value)
+    except StopIteration as end:
+        return end.value
+    finally:
+        if timer is not None:
+            timer.cancel()
