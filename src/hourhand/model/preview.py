@@ -6,7 +6,7 @@ what becomes of the times in them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -15,9 +15,12 @@ from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
+from hourhand.model.steps import Steps, TooManySteps
 from hourhand.model.words import both_days_set, timing_words
 
 COUNT_MAX: Final = 500
+STEPS_MAX: Final = 20_000
+"""What is looked at for one preview, due times and spans that calendars leave out: a fifth of a second at most."""
 NOTES_MAX: Final = 20
 _TICK: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
@@ -46,18 +49,42 @@ class Preview:
 
 def preview(timing: Timing, start: datetime, end: datetime | None, count_max: int) -> Preview:
     """The first `count_max` due times from `start` to `end`, both included."""
-    last = end if end is not None else datetime.max.replace(tzinfo=UTC)
-    times = timing.due_between(start - _TICK, last, count_max + 1)
-    more = len(times) > count_max
-    times = times[:count_max]
+    walked = _walk(timing, start, end, count_max + 1)
+    more = len(walked.times) > count_max or walked.cut_short
+    times = walked.times[:count_max]
     until = end if end is not None and not more else (times[-1] if times else start)
     changed = list(_changed_days(timing, start, until))
-    notes = [*_notes(timing), *_left_out_notes(timing, times, start, end), *(day.note for day in changed[:NOTES_MAX])]
+    notes = [*_notes(timing), *_left_out_notes(timing, walked, start, end), *(day.note for day in changed[:NOTES_MAX])]
     if len(changed) > NOTES_MAX:
         notes.append(f"and {len(changed) - NOTES_MAX} more days on which the clock changes")
-    if more and end is not None:
+    if walked.cut_short:
+        notes.append(_cut_short_note(times))
+    elif more and end is not None:
         notes.append(f"only the first {count_max} times are shown; more follow")
     return Preview(times, timing_words(timing), notes, [day.date for day in changed], more)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    times: list[datetime]
+    following: datetime | None = None
+    """The one after them, which was not asked for."""
+    cut_short: bool = False
+    """Whether the steps were used up before the count or the end was reached."""
+
+
+def _walk(timing: Timing, start: datetime, end: datetime | None, count: int) -> _Walked:
+    """The first due times from `start` to `end`, as many as are found within `STEPS_MAX`."""
+    times: list[datetime] = []
+    next_after = timing.walker(Steps(STEPS_MAX))
+    try:
+        due = next_after(start - _TICK)
+        while due is not None and (end is None or due <= end) and len(times) < count:
+            times.append(due)
+            due = next_after(due)
+    except TooManySteps:
+        return _Walked(times, cut_short=True)
+    return _Walked(times, due)
 
 
 # --- notes ------------------------------------------------------------------------------------------------
@@ -90,17 +117,23 @@ def _cron_notes(schedule: CronSchedule) -> Iterator[str]:
         yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"
 
 
-def _left_out_notes(timing: Timing, times: Sequence[datetime], start: datetime, end: datetime | None) -> Iterator[str]:
-    if times or not isinstance(timing, TimingAround):
+def _left_out_notes(timing: Timing, walked: _Walked, start: datetime, end: datetime | None) -> Iterator[str]:
+    if walked.times or walked.cut_short or not isinstance(timing, TimingAround):
         return
     first = timing.without_calendars.next_after(start - _TICK)
     if first is None or (end is not None and first > end):
         return
     names = ", ".join(timing.names)
-    if timing.next_after(start - _TICK) is None:
+    if walked.following is None:
         yield f"the calendars leave out every due time, so it never falls due ({names})"
     else:
         yield f"the calendars leave out every due time of the stretch that is asked for ({names})"
+
+
+def _cut_short_note(times: Sequence[datetime]) -> str:
+    if times:
+        return "the search ended here, because too much has to be passed over; ask for what follows with a later from"
+    return "no time was found: all that was looked at is left out, and the search ended; a job like this may be refused"
 
 
 def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:

@@ -288,7 +288,7 @@ def _placed(parts: Parts, day_times: int, days: int, year: int) -> _Year:
     january, length, starts = _shape(year)
     per_day = day_times.bit_count()
     if parts.frequency is Frequency.DAILY:
-        spans = [(day, day + 1) for day in range(length)]
+        spans = [(day, day + 1) for day in _bits(days)]
     elif parts.frequency is Frequency.MONTHLY:
         spans = list(pairwise(starts))
     elif parts.frequency is Frequency.WEEKLY:

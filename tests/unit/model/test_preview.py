@@ -13,6 +13,7 @@ import pytest
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.exclusion import around
 from hourhand.model.preview import Preview, preview
+from hourhand.model.schedule import CronSchedule
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.words import cron_words, timing_words
 
@@ -171,6 +172,42 @@ def test_calendars_that_leave_nothing_get_a_note() -> None:
         "the calendars leave out every due time of the stretch that is asked for (x)"
     ]
     assert preview(weekend, NOW + timedelta(hours=10), sunday, 5).notes == []
+
+
+HALF_HOURS = {"weekly": [{"day": "MON-SUN", "from": f"{hour:02d}:00", "to": f"{hour:02d}:30"} for hour in range(24)]}
+FIFTY = [{"cron": f"{place % 30} {'*' if place < 30 else place % 24} * * *"} for place in range(50)]
+
+
+def test_a_search_among_what_calendars_leave_out_ends_and_says_so() -> None:
+    dates = [(date(2026, 3, 3) + timedelta(days=2 * place)).isoformat() for place in range(4300)]
+    timing = parse_timing(FIFTY, now=NOW, seed=0, calendars=["x"])
+    begun = process_time()
+    found = preview(around(timing, {"x": read_calendar(dates=dates, **HALF_HOURS)}), NOW, None, 500)
+    assert process_time() - begun < 1.0
+    assert (found.times, found.more) == ([], True)
+    assert found.notes[-1].startswith("no time was found")
+
+
+def test_a_search_that_ends_early_shows_what_it_has_found() -> None:
+    timing = parse_timing([{"cron": "0 * * * *"}, {"cron": "45 8 1 6 *"}], now=NOW, seed=0, calendars=["x"])
+    found = preview(around(timing, {"x": read_calendar(**HALF_HOURS)}), NOW, None, 500)
+    assert found.times[0] == datetime(2026, 6, 1, 8, 45, tzinfo=UTC)
+    assert (len(found.times), found.more) == (1, True)
+    assert found.notes[-1].startswith("the search ended here")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_preview_of_a_union_asks_each_schedule_when_its_time_has_come(zone: str, monkeypatch: Any) -> None:
+    timing = parse_timing([{"cron": f"{minute} {minute % 24} * * *"} for minute in range(50)], zone, now=NOW, seed=0)
+    one_by_one = [due := timing.next_after(NOW - timedelta(microseconds=1))]
+    while len(one_by_one) < 500:
+        assert due is not None
+        one_by_one.append(due := timing.next_after(due))
+    asked = []
+    really = CronSchedule.next_after
+    monkeypatch.setattr(CronSchedule, "next_after", lambda *given: asked.append(given) or really(*given))
+    assert preview(timing, NOW, None, 500).times == one_by_one
+    assert len(asked) < 600
 
 
 def test_both_day_fields_get_a_note_that_either_is_enough() -> None:
