@@ -16,7 +16,7 @@ from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, loa
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
 from hourhand.model.steps import Steps, TooManySteps
-from hourhand.model.words import both_days_set, timing_words
+from hourhand.model.words import both_days_set, open_day_field, timing_words
 
 COUNT_MAX: Final = 500
 STEPS_MAX: Final = 20_000
@@ -112,6 +112,11 @@ def _cron_notes(schedule: CronSchedule) -> Iterator[str]:
         yield (
             f"{schedule.text}: day of month and weekday are both set, so either is enough (crontab's rule); "
             "it does not wait for a day that is both"
+        )
+    elif (open_field := open_day_field(schedule.text)) is not None:
+        yield (
+            f"{schedule.text}: {open_field} begins with * and so counts as no restriction (crontab's rule); "
+            "day of month and weekday must both match"
         )
     if Cron.parse(schedule.text, schedule.seed).uses_hash:
         yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"

@@ -213,7 +213,20 @@ def test_a_preview_of_a_union_asks_each_schedule_when_its_time_has_come(zone: st
 def test_both_day_fields_get_a_note_that_either_is_enough() -> None:
     [note] = shown({"cron": "0 0 13 * FRI"}).notes
     assert "either is enough" in note
-    assert shown({"cron": "0 0 */2 * FRI"}).notes == []
+
+
+@pytest.mark.parametrize(("text", "field"), [("0 0 */2 * FRI", "*/2"), ("0 0 0 13 * */3", "*/3")])
+def test_a_day_field_that_begins_with_a_star_beside_another_gets_a_note_that_both_must_match(
+    text: str, field: str
+) -> None:
+    [note] = shown({"cron": text}).notes
+    assert note.startswith(f"{text}: {field} begins with * and so counts as no restriction")
+    assert note.endswith("day of month and weekday must both match")
+
+
+@pytest.mark.parametrize("text", ["0 0 */2 * *", "0 0 * * */2", "0 0 ? * FRI", "0 0 */1 * FRI", "@weekly"])
+def test_one_day_field_alone_needs_no_note(text: str) -> None:
+    assert shown({"cron": text}).notes == []
 
 
 def test_a_schedule_with_both_day_fields_and_h_gets_a_note_for_each() -> None:
