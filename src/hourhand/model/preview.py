@@ -20,7 +20,7 @@ from hourhand.model.words import both_days_set, open_day_field, timing_words
 
 COUNT_MAX: Final = 500
 STEPS_MAX: Final = 20_000
-"""What is looked at for one preview, due times and spans that calendars leave out: a fifth of a second at most."""
+"""What is looked at in vain for one preview, due times and spans that calendars leave out: a quarter of a second."""
 NOTES_MAX: Final = 20
 _TICK: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
@@ -74,9 +74,9 @@ class _Walked:
 
 
 def _walk(timing: Timing, start: datetime, end: datetime | None, count: int) -> _Walked:
-    """The first due times from `start` to `end`, as many as are found within `STEPS_MAX`."""
+    """The first due times from `start` to `end`, as many as are found within `STEPS_MAX` and one step for each."""
     times: list[datetime] = []
-    next_after = timing.walker(Steps(STEPS_MAX))
+    next_after = timing.walker(Steps(STEPS_MAX + count))
     try:
         due = next_after(start - _TICK)
         while due is not None and (end is None or due <= end) and len(times) < count:
@@ -213,14 +213,17 @@ def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, ti
         return None
     names = ", ".join(f"{local:%H:%M}" for local in inside[:_SHOWN_MAX])
     names += ", …" if len(inside) > _SHOWN_MAX else ""
+    does, comes, is_ = ("do", "come", "are") if len(inside) > 1 else ("does", "comes", "is")
     rule = DstRule(fixed, timing.gap, timing.overlap)
     if forward:
         if fixed and rule.gap is Gap.FIRE_AFTER:
-            return f"{names} does not exist and is due at {high:%H:%M} instead (gap: fire_after)"
+            instead = f"{high:%H:%M}" if high.date() == inside[0].date() else f"{high:%Y-%m-%d %H:%M}"
+            return f"{names} {does} not exist and {is_} due at {instead} instead (gap: fire_after)"
         why = "gap: skip" if fixed else "it keeps its cadence"
-        return f"{names} does not exist and is left out ({why})"
+        return f"{names} {does} not exist and {is_} left out ({why})"
     passes = {(True, False): "at the first pass", (False, True): "at the last pass", (True, True): "at both passes"}
-    return f"{names} comes twice and is due {passes[rule.first_pass, rule.second_pass]} (overlap: {rule.overlap.value})"
+    due = passes[rule.first_pass, rule.second_pass]
+    return f"{names} {comes} twice and {is_} due {due} (overlap: {rule.overlap.value})"
 
 
 def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | None], bool]:
