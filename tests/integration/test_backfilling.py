@@ -193,6 +193,9 @@ async def test_a_paused_backfill_releases_nothing_until_it_is_resumed(
     identity = started.backfill.backfill_id
     paused = await site.asking.pause(ADA, identity, "too much at once")
     assert (paused.backfill.state, paused.backfill.state_reason) == (BackfillState.PAUSED, "too much at once")
+    again = await site.asking.pause(ADA, identity, None)
+    assert again.backfill.state_reason == "too much at once"
+    assert (await site.asking.pause(ADA, identity, "still too much")).backfill.state_reason == "still too much"
     await executor.drain()
     for _ in range(3):
         await site.backfiller.run_once()

@@ -15,8 +15,10 @@ from random import Random
 
 from tests.oracle.cases import Tally, all_zones, judge
 from tests.oracle.others import Compared, compare
+from tests.oracle.rules import Ruled, compare_rules
 
 CASES_LEAST = 200_000
+RULES_LEAST = 3000
 TELL_SECONDS = 15.0
 
 
@@ -26,6 +28,7 @@ class Extent:
     walls: int
     cases: int
     others: int
+    rules: int
 
 
 @dataclass
@@ -36,10 +39,13 @@ class Sum:
     due_times: int = 0
     cronsim: int = 0
     croniter: int = 0
+    rules: int = 0
+    rule_times: int = 0
     wrong: list[str] = field(default_factory=list)
     wrong_by_others: list[str] = field(default_factory=list)
+    wrong_rules: list[str] = field(default_factory=list)
 
-    def add(self, tally: Tally, told: Compared) -> None:
+    def add(self, tally: Tally, told: Compared, ruled: Ruled) -> None:
         self.zones |= tally.zones
         self.cases += tally.cases
         self.changes += tally.changes
@@ -48,6 +54,9 @@ class Sum:
         self.croniter += told.croniter
         self.wrong += tally.wrong
         self.wrong_by_others += told.wrong
+        self.rules += ruled.rules
+        self.rule_times += ruled.due_times
+        self.wrong_rules += ruled.wrong
 
 
 def main() -> int:
@@ -56,29 +65,32 @@ def main() -> int:
     parser.add_argument("--walls", type=int, default=8, help="clock changes of each zone")
     parser.add_argument("--cases", type=int, default=46, help="expressions around each of them")
     parser.add_argument("--others", type=int, default=20, help="expressions of each zone for the other libraries")
+    parser.add_argument("--rules", type=int, default=6, help="recurrence rules of each zone for dateutil")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     began = time.monotonic()
     zones = all_zones()
     whole = Sum()
-    for tally, told in _judged(zones, Extent(given.seed, given.walls, given.cases, given.others), given.processes):
-        whole.add(tally, told)
+    extent = Extent(given.seed, given.walls, given.cases, given.others, given.rules)
+    for found in _judged(zones, extent, given.processes):
+        whole.add(*found)
     print(
         f"walker: {whole.cases:,} cases in {len(whole.zones)} of {len(zones)} zones "
         f"around {whole.changes:,} clock changes, {whole.due_times:,} due times, {len(whole.wrong)} cases differ"
     )
     print(f"cronsim: {whole.cronsim:,} cases; croniter: {whole.croniter:,} cases; {len(whole.wrong_by_others)} differ")
+    print(f"dateutil: {whole.rules:,} rules, {whole.rule_times:,} due times; {len(whole.wrong_rules)} differ")
     print(f"seed {given.seed}, {time.monotonic() - began:.0f} s on {given.processes} processes")
-    wrong = [*whole.wrong, *whole.wrong_by_others]
+    wrong = [*whole.wrong, *whole.wrong_by_others, *whole.wrong_rules]
     for line in wrong[:50]:
         print(line)
-    complete = whole.cases >= CASES_LEAST and len(whole.zones) == len(zones)
+    complete = whole.cases >= CASES_LEAST and whole.rules >= RULES_LEAST and len(whole.zones) == len(zones)
     if not complete:
-        print(f"fewer than {CASES_LEAST:,} cases, or a zone was left out")
+        print(f"fewer than {CASES_LEAST:,} cases or {RULES_LEAST:,} rules, or a zone was left out")
     return 0 if complete and not wrong else 1
 
 
-def _judged(zones: list[str], extent: Extent, processes: int) -> Iterator[tuple[Tally, Compared]]:
+def _judged(zones: list[str], extent: Extent, processes: int) -> Iterator[tuple[Tally, Compared, Ruled]]:
     """What was found in each zone; on the way it is said how far it has come."""
     began = said = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
@@ -91,9 +103,10 @@ def _judged(zones: list[str], extent: Extent, processes: int) -> Iterator[tuple[
                 print(f"{done} of {len(zones)} zones, {now - began:.0f} s, some {left:.0f} s to go", file=sys.stderr)
 
 
-def judge_zone(zone: str, extent: Extent) -> tuple[Tally, Compared]:
+def judge_zone(zone: str, extent: Extent) -> tuple[Tally, Compared, Ruled]:
     tally = judge([zone], extent.walls, extent.cases, Random(f"{extent.seed} {zone}"))
-    return tally, compare([zone], extent.others, Random(f"{extent.seed} {zone} others"))
+    told = compare([zone], extent.others, Random(f"{extent.seed} {zone} others"))
+    return tally, told, compare_rules([zone], extent.rules, Random(f"{extent.seed} {zone} rules"))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.oracle.cases import all_zones, judge
 from tests.oracle.others import compare
+from tests.oracle.rules import compare_rules, instants
 from tests.oracle.run import Extent, judge_zone
 from tests.oracle.walker import changes_of, due_times, read, watch
 
@@ -29,6 +30,31 @@ def test_cronsim_and_croniter_agree_where_they_are_right() -> None:
     assert told.wrong == []
     assert told.cronsim > 100
     assert told.croniter == 360
+
+
+def test_recurrence_rules_fall_due_as_in_dateutil_around_clock_changes() -> None:
+    ruled = compare_rules(Random(11).sample(all_zones(), 60), 1, Random(11))
+
+    assert ruled.wrong == []
+    assert ruled.rules > 50
+    assert ruled.due_times > 500
+
+
+@pytest.mark.parametrize(
+    ("clock", "fixed", "expected"),
+    [
+        ("2026-03-29T02:30", True, ["01:00"]),
+        ("2026-03-29T02:30", False, []),
+        ("2026-10-25T02:30", True, ["00:30"]),
+        ("2026-10-25T02:30", False, ["00:30", "01:30"]),
+        ("2026-10-26T02:30", False, ["01:30"]),
+    ],
+)
+def test_what_becomes_of_local_times_in_rules_is_right_on_the_nights_that_everybody_knows(
+    clock: str, fixed: bool, expected: list[str]
+) -> None:
+    found = instants(datetime.fromisoformat(clock), "Europe/Berlin", fixed, [SPRING, AUTUMN])
+    assert [f"{each:%H:%M}" for each in found] == expected
 
 
 # --- the walker itself, against what a person can see in a calendar ---------------------------------------
@@ -66,7 +92,7 @@ def test_the_walker_itself_is_right_on_the_nights_that_everybody_knows(
 
 
 def test_the_cases_of_a_zone_depend_on_the_seed_and_on_nothing_else() -> None:
-    extent = Extent(seed=3, walls=1, cases=2, others=1)
+    extent = Extent(seed=3, walls=1, cases=2, others=1, rules=1)
     found = judge_zone("Asia/Gaza", extent)
     assert found == judge_zone("Asia/Gaza", extent)
     assert found != judge_zone("Asia/Gaza", replace(extent, seed=4))

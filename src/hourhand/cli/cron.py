@@ -17,6 +17,15 @@ TIMES_MAX: Final = 1_000_000
 """Of a window; more would not be read by anybody."""
 
 
+def _count(ctx: click.Context, _: click.Parameter, count: int | None) -> int | None:
+    """The same limit as the API's, in the same words."""
+    from hourhand.model.preview import COUNT_MAX
+
+    if count is not None and not 1 <= count <= COUNT_MAX:
+        raise click.BadParameter(f"count is 1 to {COUNT_MAX}, not '{count}'", ctx)
+    return count
+
+
 @click.group(cls=LazyGroup, other_words={"preview": "explain", "next": "explain", "show": "explain"})
 @session_options
 def cron() -> None:
@@ -28,7 +37,7 @@ def cron() -> None:
 @click.option("--tz", "--zone", "tz", metavar="ZONE", help="By whose clock: Europe/Berlin. UTC by default.")
 @click.option("--from", "since", metavar="TIME", help="Times from here on, included; now by default.")
 @click.option("--to", "until", metavar="TIME", help="All times up to here, included.")
-@click.option("--count", "-n", type=click.IntRange(1, TIMES_MAX), help="How many times at most; 10 without --to.")
+@click.option("--count", "-n", type=int, callback=_count, help="How many at most: 1 to 500; 10 without --to.")
 @click.option("--gap", type=click.Choice(["fire_after", "skip"]), help="A fixed time that the clock jumps over.")
 @click.option("--overlap", type=click.Choice(["auto", "first", "last", "both"]), help="A time that comes twice.")
 @click.option("--job-id", metavar="ID", help="Of the job, by which H is fixed.")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -30,6 +31,7 @@ _DAY: Final = timedelta(days=1)
 _EDGE: Final = 2 * _DAY
 """How near to the first and last of many dates in a row each is looked at by itself: clocks were set by up to a day."""
 _YEAR_DAYS: Final = 366
+_begin: Final = itemgetter(0)
 WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
 
@@ -84,12 +86,13 @@ class CalendarRule:
                 return _midnight(inner[0], zone), _midnight(inner[1], zone)
             midnight = datetime.combine(local.date(), time())
             return _span(instant, midnight, midnight + timedelta(days=1), zone)
-        for begin, end in self._minutes:
-            minute = local.weekday() * _DAY_MINUTES + local.hour * 60 + local.minute
-            if begin <= minute < end:
-                monday = datetime.combine(local.date() - timedelta(days=local.weekday()), time())
-                return _span(instant, monday + timedelta(minutes=begin), monday + timedelta(minutes=end), zone)
-        return None
+        minute = local.weekday() * _DAY_MINUTES + local.hour * 60 + local.minute
+        at = bisect_right(self._minutes, minute, key=_begin) - 1
+        if at < 0 or minute >= self._minutes[at][1]:
+            return None
+        begin, end = self._minutes[at]
+        monday = datetime.combine(day - timedelta(days=local.weekday()), time())
+        return _span(instant, monday + timedelta(minutes=begin), monday + timedelta(minutes=end), zone)
 
     def covers_all(self) -> bool:
         """Whether it leaves out every day of the year, by itself."""

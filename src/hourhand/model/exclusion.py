@@ -5,7 +5,7 @@ when the calendar allows it again, however many of its due times were left out b
 the job anyway, nothing is added. What was left out is told by `plan_around`, for the ledger.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -23,8 +23,9 @@ from hourhand.model.catchup import (
 )
 from hourhand.model.counting import Stretch, count_quickly, stretch
 from hourhand.model.local_time import YEAR_MAX, ZoneFault
-from hourhand.model.schedule import OnExcluded, Timing
+from hourhand.model.schedule import OnExcluded, Timing, Union
 from hourhand.model.states import Reason
+from hourhand.model.steps import Steps, TooManySteps
 
 SPANS_MAX: Final = 5000
 """How many spans in a row may be left out before a schedule counts as never allowed."""
@@ -44,8 +45,9 @@ class LeftOut:
     """What calendars leave out by the clock of a zone. Remembers the spans it has come by: due times that follow each
     other mostly lie in the same one."""
 
-    def __init__(self, rules: Sequence[CalendarRule], zone: str) -> None:
+    def __init__(self, rules: Sequence[CalendarRule], zone: str, steps: Steps | None = None) -> None:
         self._rules = rules
+        self.steps = steps
         self._zone = zone
         self._known: list[tuple[datetime, datetime] | None] = [None] * len(rules)
         self._stretch: tuple[datetime, datetime] | None = None
@@ -73,6 +75,8 @@ class LeftOut:
 
     def _reach(self, instant: datetime, until: datetime, spans_max: int) -> tuple[datetime, bool]:
         for step in range(spans_max):
+            if self.steps is not None:
+                self.steps.take()
             if self._stretch is not None and self._stretch[0] <= instant < self._stretch[1]:
                 instant = self._stretch[1]
             if instant > until:
@@ -109,6 +113,10 @@ class TimingAround(Timing, frozen=True, dict=True):
         return Timing(**{name: getattr(self, name) for name in Timing.__struct_fields__})
 
     @cached_property
+    def _all(self) -> Union:
+        return Union(self)
+
+    @cached_property
     def left_out(self) -> LeftOut:
         return LeftOut(self.rules, self.zone)
 
@@ -125,20 +133,27 @@ class TimingAround(Timing, frozen=True, dict=True):
                 return None
             if self.on_excluded is OnExcluded.NEXT_ALLOWED:
                 return allowed if self.end_at is None or allowed <= self.end_at else None
-            event = super().next_after(allowed - _TICK)
+            event = self._all.next_after(allowed - _TICK)
+        if self.left_out.steps is not None:
+            raise TooManySteps  # who counts steps wants to know that this is not the end
         return None
+
+    def walker(self, steps: Steps | None = None) -> Callable[[datetime], datetime | None]:
+        bounded = TimingAround(**{name: getattr(self, name) for name in self.__struct_fields__})
+        bounded.__dict__.update(_all=Union(self, steps), left_out=LeftOut(self.rules, self.zone, steps))
+        return bounded.next_after
 
     def next_event(self, instant: datetime, since: datetime | None = None) -> datetime | None:
         """The first instant strictly later at which the job falls due or would have, but for its calendars.
 
         With `next_allowed`, the end of a stretch is one if there was a due time in it, not earlier than `since`.
         """
-        due = super().next_after(instant)
+        due = self._all.next_after(instant)
         if self.on_excluded is OnExcluded.SKIP or not self.is_excluded(instant):
             return due
-        if super().next_after(instant - _TICK) != instant:  # else it is one itself, as for a planner
+        if self._all.next_after(instant - _TICK) != instant:  # else it is one itself, as for a planner
             begin = self.stretch_begin(instant)
-            left_out = super().next_after((begin if since is None else max(begin, since)) - _TICK)
+            left_out = self._all.next_after((begin if since is None else max(begin, since)) - _TICK)
             if left_out is None or left_out > instant:
                 return due
         allowed = self.allowed_from(instant)
@@ -149,7 +164,7 @@ class TimingAround(Timing, frozen=True, dict=True):
     def after_event(self, event: datetime) -> datetime | None:
         """As `next_event`, of an instant that is one itself. What follows it is near, or is looked for again from how
         far this came."""
-        due = super().next_after(event)
+        due = self._all.next_after(event)
         if self.on_excluded is OnExcluded.SKIP or not self.is_excluded(event):
             return due
         last = self.end_at or _HORIZON
@@ -167,7 +182,7 @@ class TimingAround(Timing, frozen=True, dict=True):
     def from_cursor(self, cursor: datetime) -> datetime | None:
         """The first instant to look at. A cursor that waits for the next allowed time stands there; if the calendar was
         changed meanwhile and leaves that out too, it waits on."""
-        due = super().next_after(cursor - _TICK)
+        due = self._all.next_after(cursor - _TICK)
         if self.on_excluded is OnExcluded.SKIP or due == cursor:
             return due
         last = self.end_at or _HORIZON
@@ -178,7 +193,7 @@ class TimingAround(Timing, frozen=True, dict=True):
 
     def waits_at(self, cursor: datetime, now: datetime) -> datetime | None:
         """An earlier instant for a cursor that waits for the next allowed time; None where it stands well."""
-        if super().next_after(cursor - _TICK) == cursor:
+        if self._all.next_after(cursor - _TICK) == cursor:
             return None  # a due time of its own
         allowed = self.allowed_from(now)
         return allowed if allowed is not None and allowed < cursor else None

@@ -8,6 +8,7 @@ the jobs was looked at, each of them stands for several.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from statistics import median
 from typing import Final
 
 from hourhand.model.cron import MACROS
@@ -19,7 +20,9 @@ CROWDS_MAX: Final = 10
 CROWD_DUE_MIN: Final = 10
 """Fewer at one minute are no crowd."""
 CROWD_TIMES_MIN: Final = 5
-"""A crowd has so many times as much as the average minute."""
+"""A crowd has so many times as much as the average minute, not counting what falls due steadily."""
+CROWD_STEADY_SHARE: Final = 2
+"""And beyond what falls due steadily at least one part in so many of that: a little more than always is no crowd."""
 
 
 @dataclass(slots=True)
@@ -141,8 +144,11 @@ def crowded_minutes(due: Sequence[float]) -> list[int]:
     """The minutes in which far more falls due than usual, the fullest first."""
     if not due:
         return []
-    least = max(CROWD_DUE_MIN, CROWD_TIMES_MIN * sum(due) / len(due))
-    crowded = [place for place, count in enumerate(due) if count >= least]
+    # The median minute holds what falls due all the time: measured with it, a steady load would hide every crowd.
+    steady = median(due)
+    beyond = [max(count - steady, 0.0) for count in due]
+    least = max(CROWD_DUE_MIN, CROWD_TIMES_MIN * sum(beyond) / len(beyond), steady / CROWD_STEADY_SHARE)
+    crowded = [place for place, count in enumerate(beyond) if count >= least]
     return sorted(crowded, key=lambda place: (-due[place], place))[:CROWDS_MAX]
 
 

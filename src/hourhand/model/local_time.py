@@ -338,4 +338,5 @@ def _suggest_zones(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _known_zones() -> dict[str, str]:
-    return {name.lower(): name for name in sorted(available_timezones())}
+    """Those that may be used, by their names in small letters."""
+    return {name.lower(): name for name in sorted(available_timezones()) if not _ZONES_REFUSED.fullmatch(name)}

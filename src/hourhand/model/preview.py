@@ -6,7 +6,7 @@ what becomes of the times in them.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -15,9 +15,12 @@ from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
-from hourhand.model.words import both_days_set, timing_words
+from hourhand.model.steps import Steps, TooManySteps
+from hourhand.model.words import both_days_set, open_day_field, timing_words
 
 COUNT_MAX: Final = 500
+STEPS_MAX: Final = 20_000
+"""What is looked at in vain for one preview, due times and spans that calendars leave out: a quarter of a second."""
 NOTES_MAX: Final = 20
 _TICK: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
@@ -46,18 +49,42 @@ class Preview:
 
 def preview(timing: Timing, start: datetime, end: datetime | None, count_max: int) -> Preview:
     """The first `count_max` due times from `start` to `end`, both included."""
-    last = end if end is not None else datetime.max.replace(tzinfo=UTC)
-    times = timing.due_between(start - _TICK, last, count_max + 1)
-    more = len(times) > count_max
-    times = times[:count_max]
+    walked = _walk(timing, start, end, count_max + 1)
+    more = len(walked.times) > count_max or walked.cut_short
+    times = walked.times[:count_max]
     until = end if end is not None and not more else (times[-1] if times else start)
     changed = list(_changed_days(timing, start, until))
-    notes = [*_notes(timing), *_left_out_notes(timing, times, start, end), *(day.note for day in changed[:NOTES_MAX])]
+    notes = [*_notes(timing), *_left_out_notes(timing, walked, start, end), *(day.note for day in changed[:NOTES_MAX])]
     if len(changed) > NOTES_MAX:
         notes.append(f"and {len(changed) - NOTES_MAX} more days on which the clock changes")
-    if more and end is not None:
+    if walked.cut_short:
+        notes.append(_cut_short_note(times))
+    elif more and end is not None:
         notes.append(f"only the first {count_max} times are shown; more follow")
     return Preview(times, timing_words(timing), notes, [day.date for day in changed], more)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walked:
+    times: list[datetime]
+    following: datetime | None = None
+    """The one after them, which was not asked for."""
+    cut_short: bool = False
+    """Whether the steps were used up before the count or the end was reached."""
+
+
+def _walk(timing: Timing, start: datetime, end: datetime | None, count: int) -> _Walked:
+    """The first due times from `start` to `end`, as many as are found within `STEPS_MAX` and one step for each."""
+    times: list[datetime] = []
+    next_after = timing.walker(Steps(STEPS_MAX + count))
+    try:
+        due = next_after(start - _TICK)
+        while due is not None and (end is None or due <= end) and len(times) < count:
+            times.append(due)
+            due = next_after(due)
+    except TooManySteps:
+        return _Walked(times, cut_short=True)
+    return _Walked(times, due)
 
 
 # --- notes ------------------------------------------------------------------------------------------------
@@ -86,21 +113,32 @@ def _cron_notes(schedule: CronSchedule) -> Iterator[str]:
             f"{schedule.text}: day of month and weekday are both set, so either is enough (crontab's rule); "
             "it does not wait for a day that is both"
         )
+    elif (open_field := open_day_field(schedule.text)) is not None:
+        yield (
+            f"{schedule.text}: {open_field} begins with * and so counts as no restriction (crontab's rule); "
+            "day of month and weekday must both match"
+        )
     if Cron.parse(schedule.text, schedule.seed).uses_hash:
         yield f"{schedule.text}: H is a value fixed by the job's id; each job has its own"
 
 
-def _left_out_notes(timing: Timing, times: Sequence[datetime], start: datetime, end: datetime | None) -> Iterator[str]:
-    if times or not isinstance(timing, TimingAround):
+def _left_out_notes(timing: Timing, walked: _Walked, start: datetime, end: datetime | None) -> Iterator[str]:
+    if walked.times or walked.cut_short or not isinstance(timing, TimingAround):
         return
     first = timing.without_calendars.next_after(start - _TICK)
     if first is None or (end is not None and first > end):
         return
     names = ", ".join(timing.names)
-    if timing.next_after(start - _TICK) is None:
+    if walked.following is None:
         yield f"the calendars leave out every due time, so it never falls due ({names})"
     else:
         yield f"the calendars leave out every due time of the stretch that is asked for ({names})"
+
+
+def _cut_short_note(times: Sequence[datetime]) -> str:
+    if times:
+        return "the search ended here, because too much has to be passed over; ask for what follows with a later from"
+    return "no time was found: all that was looked at is left out, and the search ended; a job like this may be refused"
 
 
 def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
@@ -175,14 +213,17 @@ def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, ti
         return None
     names = ", ".join(f"{local:%H:%M}" for local in inside[:_SHOWN_MAX])
     names += ", …" if len(inside) > _SHOWN_MAX else ""
+    does, comes, is_ = ("do", "come", "are") if len(inside) > 1 else ("does", "comes", "is")
     rule = DstRule(fixed, timing.gap, timing.overlap)
     if forward:
         if fixed and rule.gap is Gap.FIRE_AFTER:
-            return f"{names} does not exist and is due at {high:%H:%M} instead (gap: fire_after)"
+            instead = f"{high:%H:%M}" if high.date() == inside[0].date() else f"{high:%Y-%m-%d %H:%M}"
+            return f"{names} {does} not exist and {is_} due at {instead} instead (gap: fire_after)"
         why = "gap: skip" if fixed else "it keeps its cadence"
-        return f"{names} does not exist and is left out ({why})"
+        return f"{names} {does} not exist and {is_} left out ({why})"
     passes = {(True, False): "at the first pass", (False, True): "at the last pass", (True, True): "at both passes"}
-    return f"{names} comes twice and is due {passes[rule.first_pass, rule.second_pass]} (overlap: {rule.overlap.value})"
+    due = passes[rule.first_pass, rule.second_pass]
+    return f"{names} {comes} twice and {is_} due {due} (overlap: {rule.overlap.value})"
 
 
 def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | None], bool]:

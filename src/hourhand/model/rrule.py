@@ -143,7 +143,7 @@ class RRule:
                 elif left is not None:
                     left -= 1
                     if left <= 0:
-                        raise RRuleFault("rrule-never-fires", "the rule names no time that could be found")
+                        raise _not_found(start, january + day)
                 day, bits = day + 1 + rest, bits >> 1 + rest
             ordinal = max(january + length, january + day)
 
@@ -166,6 +166,13 @@ class RRule:
         if offset >= _DAY_SECONDS:
             return 0, offset // _DAY_SECONDS - 1
         return _step_times(self._clock, offset), 0
+
+
+def _not_found(start: date, ordinal: int) -> RRuleFault:
+    """It may well fire later: no more than this is promised."""
+    years = (ordinal - start.toordinal()) // 366
+    message = f"the rule does not fire within {years} years of {start}"
+    return RRuleFault("rrule-never-fires", message, "choose a first time at which it fires, or a shorter interval")
 
 
 def _steps_of(parts: Parts, day_times: int) -> tuple[int, int]:
@@ -288,7 +295,7 @@ def _placed(parts: Parts, day_times: int, days: int, year: int) -> _Year:
     january, length, starts = _shape(year)
     per_day = day_times.bit_count()
     if parts.frequency is Frequency.DAILY:
-        spans = [(day, day + 1) for day in range(length)]
+        spans = [(day, day + 1) for day in _bits(days)]
     elif parts.frequency is Frequency.MONTHLY:
         spans = list(pairwise(starts))
     elif parts.frequency is Frequency.WEEKLY:

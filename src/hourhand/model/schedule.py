@@ -32,6 +32,7 @@ from hourhand.model.local_time import (
 )
 from hourhand.model.rrule import RRule
 from hourhand.model.rrule_end import RuleEnd, end_instant, next_due
+from hourhand.model.steps import Steps
 
 __all__ = [
     "AfterCompletion",
@@ -56,6 +57,8 @@ __all__ = [
 _TICK: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HORIZON: Final = datetime(YEAR_MAX + 1, 1, 1, tzinfo=UTC) - _TICK
+_RULE_DAYS_PER_STEP: Final = 16
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 _dst_rule: Final = lru_cache(maxsize=32)(DstRule)
@@ -313,11 +316,16 @@ class Timing(msgspec.Struct, frozen=True):
     def due_between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
         """The first `limit` due times in (after, until], in order."""
         due_times: list[datetime] = []
-        due = self.next_after(after)
+        next_after = self.walker()
+        due = next_after(after)
         while due is not None and due <= until and len(due_times) < limit:
             due_times.append(due)
-            due = self.next_after(due)
+            due = next_after(due)
         return due_times
+
+    def walker(self, steps: Steps | None = None) -> Callable[[datetime], datetime | None]:
+        """`next_after` for who goes from one due time to the next; raises `TooManySteps` when the steps are used up."""
+        return Union(self, steps).next_after
 
     def first_due(self, accepted_at: datetime, before: "Timing | None" = None) -> datetime | None:
         """The due time a newly accepted job starts with, or one whose timing was another `before`.
@@ -329,6 +337,46 @@ class Timing(msgspec.Struct, frozen=True):
         once = tuple(schedule for schedule in self.schedules if not schedule.recurring and schedule not in known)
         candidates = (replace(self, schedules=once).next_after(_EPOCH), self.next_after(accepted_at))
         return min((due for due in candidates if due is not None), default=None)
+
+
+class Union:
+    """The due times of all schedules of a timing, for who asks for one after the other: a schedule is asked again only
+    when its time has come. Of fifty schedules, one or two are."""
+
+    def __init__(self, timing: Timing, steps: Steps | None = None) -> None:
+        self._timing = timing
+        self._steps = steps
+        self._known: list[tuple[datetime, datetime] | None] = [None] * len(timing.schedules)
+        """Of each schedule: between these two it has no due time, and the second is one, or the end of all."""
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        timing = self._timing
+        if len(timing.schedules) == 1 and self._steps is None:
+            return Timing.next_after(timing, instant)
+        instant = instant.astimezone(UTC)
+        if timing.start_at is not None and instant < timing.start_at:
+            instant = timing.start_at - _TICK
+        last = timing.end_at if timing.end_at is not None else _HORIZON
+        if instant >= last:
+            return None
+        found = None
+        for place, known in enumerate(self._known):
+            if known is not None and known[0] <= instant < known[1]:
+                due = known[1]
+            else:
+                due = self._asked(timing.schedules[place], instant) or _NEVER
+                self._known[place] = instant, due
+            if due <= last:
+                found = last = due
+        return found
+
+    def _asked(self, schedule: Schedule, instant: datetime) -> datetime | None:
+        due = schedule.next_after(instant, self._timing)
+        if self._steps is not None:
+            # A rule looks at each day between, also where it names none of them.
+            days = ((due or _HORIZON) - instant).days if isinstance(schedule, RRuleSchedule) else 0
+            self._steps.take(1 + days // _RULE_DAYS_PER_STEP)
+        return due
 
 
 # --- the stored form --------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ EVERY_MIN: Final = timedelta(seconds=1)
 EVERY_MAX: Final = timedelta(days=3660)
 SCHEDULES_MAX: Final = 50
 MAX_RUNS_MAX: Final = 1_000_000_000
+TAKEN_AWAY: Final = object()
+"""In the place of a schedule, of a job that is to have none any more: refused."""
 _GAPS_LOOKED_AT: Final = 5
 
 
@@ -130,6 +132,10 @@ class _Context:
 
 
 def _read_schedules(raw: object, context: _Context) -> list[Schedule]:
+    if raw is TAKEN_AWAY:
+        instead = 'to run it once more and never again write {"now": true}; to stop it, pause or cancel it'
+        context.refuse("/schedule", "schedule-required", "a job keeps its schedule until it gets another", hint=instead)
+        return []
     if raw is None or raw == "now":
         raw = {"now": True}
     if isinstance(raw, Mapping):

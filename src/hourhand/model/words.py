@@ -123,6 +123,15 @@ def both_days_set(text: str) -> bool:
     return day[0] not in "*?" and weekday[0] not in "*?"
 
 
+def open_day_field(text: str) -> str | None:
+    """Where both day fields choose days and one of them begins with `*`, that one: then both must match."""
+    fields = MACROS.get(text, text).split()
+    days = [fields[-3], fields[-1]]
+    if any(day in ("*", "?", "*/1") for day in days):
+        return None
+    return next((day for day in days if day[0] == "*"), None)
+
+
 def _day_term(term: str) -> str:
     if term == "L":
         return "the last day"

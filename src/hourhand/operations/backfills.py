@@ -135,7 +135,8 @@ class BackfillOperations:
         return BackfillPage(found[:limit], found[limit - 1].backfill_id if len(found) > limit else None)
 
     async def pause(self, caller: Caller, backfill_id: UUID, reason: str | None) -> BackfillProgress:
-        """Releases nothing more; what is released goes on. Doing it twice changes nothing but the reason."""
+        """Releases nothing more; what is released goes on. Doing it twice changes nothing but the reason,
+        if there is one."""
         _check_reason(reason)
         return await self._set_state(caller, backfill_id, BackfillState.PAUSED, reason)
 

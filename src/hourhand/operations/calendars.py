@@ -18,9 +18,11 @@ from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import Timing
 from hourhand.operations.requests import Caller
 from hourhand.ports.calendar_stores import CalendarRow, CalendarStore
+from hourhand.runtime.aside import Aside
 
 CALENDARS_MAX: Final = 20
 """Of one job."""
+_CHECKS: Final = Aside()
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 
 
@@ -169,12 +171,12 @@ def _unknown(place: int, name: str, known: Sequence[str]) -> Fault:
 async def faults_around(store: CalendarStore, namespace_id: int, timing: Timing, now: datetime) -> Faults:
     """Of a schedule with calendars: those that do not exist, or that they leave nothing of it."""
     faults = await calendar_faults(store, namespace_id, timing.calendars)
-    return faults or never_allowed(timing, await store.find(namespace_id, timing.calendars), now)
+    return faults or await never_allowed(timing, await store.find(namespace_id, timing.calendars), now)
 
 
-def never_allowed(timing: Timing, rules: Mapping[str, CalendarRule], now: datetime) -> Faults:
-    """A fault where the calendars leave nothing of a schedule."""
-    if around(timing, rules).next_after(now) is not None:
+async def never_allowed(timing: Timing, rules: Mapping[str, CalendarRule], now: datetime) -> Faults:
+    """A fault where the calendars leave nothing of a schedule. To find that out can take a second."""
+    if await _CHECKS.run(lambda: around(timing, rules).next_after(now)) is not None:
         return []
     return [Fault("/calendars", "schedule-never-fires", "the calendars leave out every due time of the schedule")]
 

@@ -42,7 +42,7 @@ from hourhand.model.retry import (
     read_entry,
 )
 from hourhand.model.schedule import At, Now, RRuleSchedule, Schedule, Timing, describe, parse_instant
-from hourhand.model.schedule_form import parse_timing, seed_of
+from hourhand.model.schedule_form import TAKEN_AWAY, parse_timing, seed_of
 from hourhand.model.secret_refs import SECRET_MARK, SECRETS_MAX, secret_names
 from hourhand.model.templates import MARK, render, template_faults
 from hourhand.operations.policy import define_policy, policy_fields
@@ -116,6 +116,8 @@ def define_change(
     old: JobDefinition, patch: JobPatch, job_id: UUID, now: datetime, kinds: Mapping[str, JobKind]
 ) -> JobDefinition:
     """The definition after a change. Of the timing, what the patch does not touch stays as it is."""
+    if patch.schedule is None:  # which in a new job means now: hardly what is meant by taking it away
+        patch = msgspec.structs.replace(patch, schedule=TAKEN_AWAY)
     definition = define_job(change_request(old, patch), job_id, now, old.owner, kinds)
     if not changes_timing(patch):
         return _in_its_zone(msgspec.structs.replace(definition, timing=old.timing))

@@ -118,7 +118,7 @@ def read_label(text: str) -> dict[str, str]:
     """Reads key:value or key=value."""
     places = [place for place in (text.find(":"), text.find("=")) if place > 0]
     if not places:
-        raise InvalidParameter("label", f"must be written key:value, not {text[:60]!r}")
+        raise InvalidParameter("label", f"must be written key:value or key=value, not {text[:60]!r}")
     return {text[: min(places)]: text[min(places) + 1 :]}
 
 

@@ -1,7 +1,9 @@
 """What a schedule would do, before anybody makes a job of it: words, times, notes."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,9 +16,12 @@ from hourhand.model.preview import COUNT_MAX, Preview, preview
 from hourhand.model.schedule import Timing
 from hourhand.model.schedule_form import SHORT_FORMS, parse_timing
 from hourhand.operations.requests import Caller
+from hourhand.runtime.aside import Aside
 
 KINDS: Final = ("cron", "every", "rrule", *SHORT_FORMS)
 COUNT_DEFAULT: Final = 10
+SCHEDULES_QUICK: Final = 4
+"""So many may be looked at without waiting in line."""
 
 
 class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,28 +52,40 @@ class PreviewOperations:
     def __init__(self, calendars: Calendars, clock: Clock) -> None:
         self._calendars = calendars
         self._clock = clock
+        self._aside = Aside()
 
     async def preview(self, caller: Caller, request: PreviewRequest) -> tuple[Timing, Preview]:
         """The timing that was read, and what it does. Raises `InvalidFields` with the parameters as pointers."""
         now = self._clock.now()
-        faults: list[Fault] = []
-        since = _instant(request.since, "/from", faults) or now
-        until = _instant(request.until, "/to", faults)
-        count = _count(request.count, faults)
-        if until is not None and until < since:
-            faults.append(Fault("/to", "empty-window", "to is earlier than from"))
-        timing = None
-        try:
-            # As of the time that is looked at: what has passed by now may be looked at too.
-            timing = _timing(request, min(now, since))
-        except InvalidFields as wrong:
-            faults = [_as_parameter(fault) for fault in wrong.faults] + faults
         found = await self._calendars.find(caller.namespace_id, request.calendars) if request.calendars else {}
-        unknown = [name for name in request.calendars if name not in found]
-        faults += [Fault("/calendar", "unknown-calendar", f"there is no calendar {name[:100]!r}") for name in unknown]
-        if faults or timing is None:
-            raise InvalidFields(faults)
-        return timing, preview(around(timing, found), since, until, count)
+        work = partial(_previewed, request, found, now)
+        return await (self._aside.run(work) if _may_take_long(request) else asyncio.to_thread(work))
+
+
+def _may_take_long(request: PreviewRequest) -> bool:
+    """Whether it is more than a few schedules that are quickly gone through."""
+    plain = all("cron" in schedule or "every" in schedule for schedule in request.schedules)
+    return bool(request.calendars) or len(request.schedules) > SCHEDULES_QUICK or not plain
+
+
+def _previewed(request: PreviewRequest, found: Mapping[str, CalendarRule], now: datetime) -> tuple[Timing, Preview]:
+    faults: list[Fault] = []
+    since = _instant(request.since, "/from", faults) or now
+    until = _instant(request.until, "/to", faults)
+    count = _count(request.count, faults)
+    if until is not None and until < since:
+        faults.append(Fault("/to", "empty-window", "to is earlier than from"))
+    timing = None
+    try:
+        # As of the time that is looked at: what has passed by now may be looked at too.
+        timing = _timing(request, min(now, since))
+    except InvalidFields as wrong:
+        faults = [_as_parameter(fault) for fault in wrong.faults] + faults
+    unknown = [name for name in request.calendars if name not in found]
+    faults += [Fault("/calendar", "unknown-calendar", f"there is no calendar {name[:100]!r}") for name in unknown]
+    if faults or timing is None:
+        raise InvalidFields(faults)
+    return timing, preview(around(timing, found), since, until, count)
 
 
 def warm_up(now: datetime) -> int:

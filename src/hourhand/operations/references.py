@@ -82,7 +82,8 @@ class References:
                 missing = await calendar_faults(self._calendars, caller.namespace_id, names)
                 known[names] = missing, await self._calendars.find(caller.namespace_id, names)
             missing, rules = known[names]
-            faults += [fault.under(pointer_of(place)) for fault in missing or never_allowed(timing, rules, now)]
+            wrong = missing or await never_allowed(timing, rules, now)
+            faults += [fault.under(pointer_of(place)) for fault in wrong]
         return faults
 
     async def artifact_faults(

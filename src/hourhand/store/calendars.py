@@ -1,7 +1,6 @@
 """Calendars, and what a change of one does to the jobs that use it."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -17,6 +16,7 @@ from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import timing_from_json
 from hourhand.ports.calendar_stores import CalendarRow
 from hourhand.ports.stores import NEVER
+from hourhand.runtime.aside import Aside
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.timing_facts import TimingFacts
 
@@ -24,7 +24,8 @@ _PAGE: Final = 1000
 _JOBS_CHECKED_MAX: Final = 1000
 """Jobs of a calendar that are asked whether anything is left of them when it is changed."""
 _JOBS_NAMED_MAX: Final = 5
-_SLICE: Final = 50
+_CHECKS: Final = Aside()
+"""Going through the schedules of so many jobs takes a while."""
 Rows = Sequence[CalendarRow]  # inside a class with a method `list`, that word is the method
 
 
@@ -93,14 +94,7 @@ class Calendars:
             return
         facts = TimingFacts(self._database)
         rules = await facts.rules_of([row["job_id"] for row in rows], db)
-        left: list[str] = []
-        for place, row in enumerate(rows):
-            if place % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
-            if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now):
-                left.append(f"{row['name']} ({row['job_id']})")
-                if len(left) > _JOBS_NAMED_MAX:
-                    break
+        left = await _CHECKS.run(lambda: _left_nothing(rows, rules, now))
         if left:
             more = " and others" if len(left) > _JOBS_NAMED_MAX else ""
             message = f"it would leave out every due time of {', '.join(left[:_JOBS_NAMED_MAX])}{more}"
@@ -149,6 +143,17 @@ class Calendars:
 
     async def _fetch(self, db: Connection, query: str, /, **values: Any) -> Sequence[Record]:
         return await self._database.fetch_on(db, self._queries[query], **values)
+
+
+def _left_nothing(rows: Sequence[Record], rules: Mapping[UUID, Mapping[str, CalendarRule]], now: datetime) -> list[str]:
+    """The jobs of which calendars leave nothing; one more than are named."""
+    found: list[str] = []
+    for row in rows:
+        if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now):
+            found.append(f"{row['name']} ({row['job_id']})")
+            if len(found) > _JOBS_NAMED_MAX:
+                break
+    return found
 
 
 def _calendar(row: Record) -> CalendarRow:

@@ -11,6 +11,7 @@ from api_fakes import code_of, faults_of
 from calendar_fakes import FakeCalendarStore
 
 from hourhand.model.icalendar import Imported, import_icalendar
+from hourhand.model.preview import Preview
 
 HOLIDAYS = {
     "zone": "Europe/Berlin",
@@ -185,3 +186,20 @@ async def test_wrong_parameters_of_a_preview_are_told_at_once(api: httpx.AsyncCl
     backwards = {"cron": "@daily", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"}
     assert faults_of(await api.get("/api/v1/schedules/preview", params=backwards)) == {"/to": "empty-window"}
     assert (await api.get("/api/v1/schedules/preview?crn=1")).status_code == 400
+
+
+async def test_the_loop_goes_on_while_a_preview_that_takes_long_is_made(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    def slowly(*_: Any) -> Preview:
+        assert may_end.wait(5), "nobody else was answered meanwhile"
+        return Preview([], "", [], [], False)
+
+    monkeypatch.setattr("hourhand.operations.previews.preview", slowly)
+    slow = asyncio.ensure_future(preview(api, cron=[f"{minute} * * * *" for minute in range(50)]))
+    await asyncio.sleep(0.01)
+    assert (await api.get("/api/v1/calendars")).status_code == 200
+    may_end.set()
+    assert (await slow)["times"] == []

@@ -231,10 +231,12 @@ async def test_null_and_absent_differ_in_a_change(api: httpx.AsyncClient, jobs: 
     kept = await api.patch(path, json={"priority": "high"})
     gone = await api.patch(path, json={"timeout": None})
     wrong = await api.patch(path, json={"name": None, "status": "paused", "nam": 1})
+    unscheduled = await api.patch(path, json={"schedule": None})
 
     assert (kept.json()["job"]["timeout"], kept.json()["job"]["priority"]) == ("5s", 8)
     assert gone.json()["job"]["timeout"] is None
     assert faults_of(wrong) == {"/name": "wrong-type", "/status": "read-only-field", "/nam": "unknown-field"}
+    assert (unscheduled.status_code, faults_of(unscheduled)) == (422, {"/schedule": "schedule-required"})
 
 
 async def test_verbs(api: httpx.AsyncClient, jobs: Any) -> None:

@@ -77,8 +77,8 @@ def test_without_an_end_ten_times_from_now_are_shown(nowhere: Run) -> None:
 
 
 def test_a_window_is_shown_whole(nowhere: Run) -> None:
-    found = explained(nowhere, "* * * * *", "--from", "2027-01-01", "--to", "2027-01-07")
-    assert len(found["times"]) == 6 * 1440 + 1  # type: ignore[arg-type]
+    found = explained(nowhere, "* * * * *", "--from", "2027-01-01", "--to", "2027-01-31")
+    assert len(found["times"]) == 30 * 1440 + 1  # type: ignore[arg-type]
     assert set(found) == {"times", "words", "notes"}
 
 
@@ -101,7 +101,8 @@ def test_h_is_that_of_the_job_when_its_id_is_given(nowhere: Run) -> None:
         (("@daily", "--from", "soon"), "'soon' is not a time"),
         (("@daily", "--from", "2027-01-02", "--to", "2027-01-01"), "earlier than --from"),
         (("@daily", "--gap", "jump"), "jump"),
-        (("@daily", "--count", "0"), "0"),
+        (("@daily", "--count", "0"), "count is 1 to 500, not '0'"),
+        (("@daily", "-n", "501"), "count is 1 to 500, not '501'"),
         (("@daily", "--job-id", "x"), "is not an id"),
         (("0 0 31 2 *",), "never fires"),
     ],

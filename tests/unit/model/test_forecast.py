@@ -84,6 +84,15 @@ def test_a_crowd_is_far_more_than_usual_and_not_just_busy() -> None:
     midnight[720], midnight[60] = 420, 30
     assert crowded_minutes(midnight) == [720, 60]
     assert crowded_minutes([0.0] * 59 + [9.0]) == []
+
+
+def test_a_crowd_is_seen_above_a_steady_load_and_a_little_more_than_always_is_none() -> None:
+    assert crowded_minutes([120.0] * 720 + [540.0] + [120.0] * 719) == [720]
+    assert crowded_minutes([1000.0] * 720 + [1030.0] + [1000.0] * 719) == []
+    assert crowded_minutes([100.0, 0.0] * 720) == []
+
+
+def test_crowds_are_few_and_of_nothing_there_is_none() -> None:
     assert crowded_minutes([]) == []
     assert len(crowded_minutes([500.0 if place % 60 == 0 else 0.0 for place in range(1440)])) == 10
 

@@ -489,3 +489,11 @@ def test_a_day_is_steady_only_if_a_look_at_every_day_around_it_says_so(zone: str
     for ordinal in range(first, last):
         around = {offsets[ordinal + near] for near in range(-2, 4)}
         assert local_time._steady_offset.__wrapped__(found, ordinal) == (offsets[ordinal] if len(around) == 1 else None)
+
+
+@pytest.mark.parametrize("name", ["localtime", "Factory", "factory", "posixrules"])
+def test_a_zone_that_is_refused_is_not_offered(name: str) -> None:
+    with pytest.raises(ZoneFault) as refused:
+        load_zone(name)
+    assert not {"localtime", "Factory", "posixrules"} & set(refused.value.suggestions)
+    assert f"did you mean {name}?" not in str(refused.value)

@@ -13,6 +13,7 @@ import pytest
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.exclusion import around
 from hourhand.model.preview import Preview, preview
+from hourhand.model.schedule import CronSchedule
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.words import cron_words, timing_words
 
@@ -63,9 +64,9 @@ def test_more_says_whether_times_follow() -> None:
             {"overlap": "last"},
             [
                 "2026-03-29: the clock goes from 02:00 forward to 03:00; "
-                "02:00, 02:30 does not exist and is left out (it keeps its cadence)",
+                "02:00, 02:30 do not exist and are left out (it keeps its cadence)",
                 "2026-10-25: the clock goes from 03:00 back to 02:00; "
-                "02:00, 02:30 comes twice and is due at the last pass (overlap: last)",
+                "02:00, 02:30 come twice and are due at the last pass (overlap: last)",
             ],
         ),
         ({"cron": "0 9 * * *"}, {}, []),
@@ -110,7 +111,7 @@ def test_a_repeated_hour_is_named_when_the_last_time_shown_lies_in_its_first_pas
     ):
         assert found.times[-1] == FIRST_PASS
         assert found.dst_days == [AUTUMN_DAY]
-        assert "comes twice" in found.notes[0]
+        assert re.search("comes? twice", found.notes[0])
 
 
 def test_a_clock_change_is_named_when_the_times_are_asked_for_from_the_very_jump_on() -> None:
@@ -148,7 +149,10 @@ def test_a_skipped_calendar_day_is_named_too() -> None:
     found = preview(timing, start, start + timedelta(days=5), 50)
     [note] = found.notes
     assert found.dst_days == [date(2011, 12, 30)]
-    assert note.startswith("2011-12-30: the clock goes from 00:00 forward to 2011-12-31 00:00; 09:00 does not exist")
+    assert note == (
+        "2011-12-30: the clock goes from 00:00 forward to 2011-12-31 00:00; "
+        "09:00 does not exist and is due at 2011-12-31 00:00 instead (gap: fire_after)"
+    )
 
 
 def test_a_clock_set_back_over_midnight_is_named_by_the_day_whose_times_come_twice() -> None:
@@ -173,10 +177,59 @@ def test_calendars_that_leave_nothing_get_a_note() -> None:
     assert preview(weekend, NOW + timedelta(hours=10), sunday, 5).notes == []
 
 
+HALF_HOURS = {"weekly": [{"day": "MON-SUN", "from": f"{hour:02d}:00", "to": f"{hour:02d}:30"} for hour in range(24)]}
+FIFTY = [{"cron": f"{place % 30} {'*' if place < 30 else place % 24} * * *"} for place in range(50)]
+
+
+def test_a_search_among_what_calendars_leave_out_ends_and_says_so() -> None:
+    dates = [(date(2026, 3, 3) + timedelta(days=2 * place)).isoformat() for place in range(4300)]
+    timing = parse_timing(FIFTY, now=NOW, seed=0, calendars=["x"])
+    begun = process_time()
+    found = preview(around(timing, {"x": read_calendar(dates=dates, **HALF_HOURS)}), NOW, None, 500)
+    assert process_time() - begun < 1.0
+    assert (found.times, found.more) == ([], True)
+    assert found.notes[-1].startswith("no time was found")
+
+
+def test_a_search_that_ends_early_shows_what_it_has_found() -> None:
+    timing = parse_timing([{"cron": "0 * * * *"}, {"cron": "45 8 1 6 *"}], now=NOW, seed=0, calendars=["x"])
+    found = preview(around(timing, {"x": read_calendar(**HALF_HOURS)}), NOW, None, 500)
+    assert found.times[0] == datetime(2026, 6, 1, 8, 45, tzinfo=UTC)
+    assert (len(found.times), found.more) == (1, True)
+    assert found.notes[-1].startswith("the search ended here")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_preview_of_a_union_asks_each_schedule_when_its_time_has_come(zone: str, monkeypatch: Any) -> None:
+    timing = parse_timing([{"cron": f"{minute} {minute % 24} * * *"} for minute in range(50)], zone, now=NOW, seed=0)
+    one_by_one = [due := timing.next_after(NOW - timedelta(microseconds=1))]
+    while len(one_by_one) < 500:
+        assert due is not None
+        one_by_one.append(due := timing.next_after(due))
+    asked = []
+    really = CronSchedule.next_after
+    monkeypatch.setattr(CronSchedule, "next_after", lambda *given: asked.append(given) or really(*given))
+    assert preview(timing, NOW, None, 500).times == one_by_one
+    assert len(asked) < 600
+
+
 def test_both_day_fields_get_a_note_that_either_is_enough() -> None:
     [note] = shown({"cron": "0 0 13 * FRI"}).notes
     assert "either is enough" in note
-    assert shown({"cron": "0 0 */2 * FRI"}).notes == []
+
+
+@pytest.mark.parametrize(("text", "field"), [("0 0 */2 * FRI", "*/2"), ("0 0 0 13 * */3", "*/3")])
+def test_a_day_field_that_begins_with_a_star_beside_another_gets_a_note_that_both_must_match(
+    text: str, field: str
+) -> None:
+    [note] = shown({"cron": text}).notes
+    assert note.startswith(f"{text}: {field} begins with * and so counts as no restriction")
+    assert note.endswith("day of month and weekday must both match")
+
+
+@pytest.mark.parametrize("text", ["0 0 */2 * *", "0 0 * * */2", "0 0 ? * FRI", "0 0 */1 * FRI", "@weekly"])
+def test_one_day_field_alone_needs_no_note(text: str) -> None:
+    assert shown({"cron": text}).notes == []
 
 
 def test_a_schedule_with_both_day_fields_and_h_gets_a_note_for_each() -> None:

@@ -240,3 +240,11 @@ def test_random_rules_fall_due_as_in_dateutil() -> None:
             continue
         assert found == list(islice(rrulestr(text, dtstart=first), len(found))), f"{text} from {first}"
         compared += 1
+
+
+def test_a_rule_that_fires_beyond_the_search_is_not_said_never_to_fire() -> None:
+    rule = RRule.compile("FREQ=SECONDLY;INTERVAL=86399;BYHOUR=8;BYMINUTE=0;BYSECOND=0", datetime(2027, 1, 1, 9))
+    assert rule.next_local(datetime(2027, 1, 1)) == datetime(2036, 11, 9, 8)
+    with pytest.raises(RRuleFault, match=r"does not fire within 4 years of 2027-01-01") as refused:
+        rule.next_local(datetime(2027, 1, 1), SEARCH_DAYS_MAX)
+    assert refused.value.code == "rrule-never-fires"

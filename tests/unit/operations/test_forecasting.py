@@ -120,6 +120,17 @@ async def test_a_crowd_is_named_and_h_is_offered() -> None:
     assert found.words == "all 421 jobs, every due time"
 
 
+async def test_a_crowd_is_named_beside_jobs_that_fall_due_every_second() -> None:
+    stored = Stored()
+    stored.add(cron("0 0 * * *"), 420)
+    stored.add(cron("* * * * * *"), 2)
+
+    [crowd] = (await asking(stored).forecast(ADA)).crowds
+
+    assert (crowd.at, round(crowd.due)) == (MIDNIGHT, 540)
+    assert (crowd.schedules[0].cron, crowd.schedules[0].spread) == ("0 0 * * *", "H 0 * * *")
+
+
 async def test_minutes_tell_load_and_wait_against_the_slots_of_the_right_room() -> None:
     stored = Stored()
     commands = stored.add(cron("0 13 * * *"), 30)

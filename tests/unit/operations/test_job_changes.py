@@ -163,6 +163,19 @@ async def test_a_new_schedule_starts_from_now() -> None:
     assert desk.change[1] == NOW + timedelta(minutes=30)
 
 
+@pytest.mark.parametrize("schedule", [CronSchedule("0 * * * *"), At(NOW + timedelta(hours=1))], ids=repr)
+async def test_a_schedule_cannot_be_taken_away_and_all_faults_are_told(schedule: Schedule) -> None:
+    desk = Desk(Timing((schedule,)))
+    with pytest.raises(InvalidFields) as refused:
+        await desk.operations.update(CALLER, desk.job.job_id, JobPatch(schedule=None, priority=77))
+    assert [(fault.pointer, fault.code) for fault in refused.value.faults] == [
+        ("/schedule", "schedule-required"),
+        ("/priority", "invalid-priority"),
+    ]
+    assert '{"now": true}' in str(refused.value.faults[0].hint)
+    assert desk.change is None
+
+
 async def test_a_change_of_another_version_than_the_one_read_is_refused() -> None:
     desk = Desk(Timing((CronSchedule("0 9 * * *"),)))
     with pytest.raises(Conflict) as refused:

@@ -42,9 +42,11 @@ SELECT b.*, coalesce(j.name, '') AS job_name,
  LIMIT @limit;
 
 -- name: set_backfill_state
--- Whoever releases runs holds the same row: what is acknowledged here comes before or after it, never in between.
+-- Whoever releases runs holds the same row: what is acknowledged here comes before or after it, never in between. Who
+-- pauses once more and says no reason leaves the one that was said.
 UPDATE hourhand.backfills
-   SET state = @state, state_reason = @reason, changed_at = @now, changed_by = @changed_by
+   SET state = @state, state_reason = CASE WHEN state = @state THEN coalesce(@reason::text, state_reason) ELSE @reason END,
+       changed_at = @now, changed_by = @changed_by
  WHERE namespace_id = @namespace_id AND backfill_id = @backfill_id AND state IN ('running', 'paused')
 RETURNING backfill_id;
 
