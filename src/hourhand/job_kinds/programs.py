@@ -29,13 +29,12 @@ from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
 from hourhand.job_kinds.spare_folders import OwnFolder
 from hourhand.job_kinds.work_folders import remove
 from hourhand.model.outcome import Lost, Outcome
+from hourhand.model.work_folder import OUTPUT_FOLDER
 from hourhand.ports.job_kind import Task
 
-__all__ = ["OUTPUT_FOLDER", "Program", "ProgramRunner", "ProgramSettings"]
+__all__ = ["Program", "ProgramRunner", "ProgramSettings"]
 
 _Value = TypeVar("_Value")
-OUTPUT_FOLDER: Final = "output"
-"""Inside the work folder; files that a program leaves there are kept. It is named in HOURHAND_OUTPUT_DIR."""
 _DRAIN_SECONDS_MAX: Final = 2.0
 """How long the pipes may stay open once every process that we know is dead."""
 _LOOK_SECONDS_MAX: Final = 0.5

@@ -10,9 +10,11 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from hourhand.job_kinds.command_payload import command_faults
+from hourhand.job_kinds.interpreters import SUFFIXES
 from hourhand.job_kinds.payload_checks import nul_byte, pointer_to, unknown_fields, wrong_type
 from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
+from hourhand.model.work_folder import CODE_FOLDER
 
 FIELDS: Final = (
     "source",
@@ -67,7 +69,8 @@ def script_faults(payload: Mapping[str, Any]) -> list[Fault]:
         faults += _language_faults(payload["language"])
     faults += _list_faults(payload, "args")
     rest = {name: payload[name] for name in _LIKE_A_COMMAND if name in payload}
-    return faults + command_faults({"argv": ["script"], **rest})
+    below = CODE_FOLDER if "artifact" in payload else ""
+    return faults + command_faults({"argv": ["script"], **rest}, own_file=_own_file(payload), below=below)
 
 
 def need_of(payload: Mapping[str, Any]) -> str:
@@ -84,6 +87,19 @@ def language_of(payload: Mapping[str, Any]) -> str | None:
     if isinstance(entry, str) and "argv" not in payload:
         return LANGUAGE_BY_SUFFIX.get(PurePosixPath(entry).suffix.lower())
     return None
+
+
+def file_name(language: str, cwd: str) -> str:
+    """Of the file in the private folder that a source becomes."""
+    name = f"script{SUFFIXES.get(language, '')}"
+    return f"_{name}" if PurePosixPath(cwd).parts[:1] == (name,) else name
+
+
+def _own_file(payload: Mapping[str, Any]) -> str | None:
+    language, cwd = payload.get("language"), payload.get("cwd", "")
+    if "artifact" in payload or not isinstance(language, str) or not isinstance(cwd, str):
+        return None
+    return file_name(language, cwd)
 
 
 def _source_faults(payload: Mapping[str, Any]) -> list[Fault]:
