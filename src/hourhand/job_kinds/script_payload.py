@@ -61,6 +61,7 @@ def script_faults(payload: Mapping[str, Any]) -> list[Fault]:
     faults = unknown_fields(payload, FIELDS)
     if "source" in payload and "artifact" in payload:
         faults.append(Fault("/artifact", "source-or-artifact", "a script has either a source or an artifact, not both"))
+        faults += _text_faults(payload["source"]) + _artifact_faults(payload)
     elif "artifact" in payload:
         faults += _artifact_faults(payload)
     else:
@@ -108,20 +109,23 @@ def _source_faults(payload: Mapping[str, Any]) -> list[Fault]:
         for name in ("entry", "argv")
         if name in payload
     ]
-    source = payload.get("source")
     if "source" not in payload:
         hint = 'for a program of the machine use the kind "command"'
         faults.append(Fault("/source", "source-required", "is required: the text of the script, or an artifact", hint))
-    elif not isinstance(source, str):
-        faults.append(wrong_type("/source", "a string", source))
-    elif not source.strip():
+    elif isinstance(payload["source"], str) and not payload["source"].strip():
         faults.append(Fault("/source", "source-required", "must not be empty"))
-    elif "\0" in source:
-        faults.append(nul_byte("/source"))
+    else:
+        faults += _text_faults(payload["source"])
     if "language" not in payload:
         message = "is required: bash, python, node, perl, ruby, php, r, or another that an executor offers"
         faults.append(Fault("/language", "language-required", message))
     return faults
+
+
+def _text_faults(source: Any) -> list[Fault]:
+    if not isinstance(source, str):
+        return [wrong_type("/source", "a string", source)]
+    return [nul_byte("/source")] if "\0" in source else []
 
 
 def _artifact_faults(payload: Mapping[str, Any]) -> list[Fault]:

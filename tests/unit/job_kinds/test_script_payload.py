@@ -56,6 +56,18 @@ def test_secret_files_do_not_take_the_place_of_the_script(payload, free, taken):
         ({"source": "a", "language": "../x"}, [("/language", "unknown-language")]),
         ({"source": "a", "language": "bash", "entry": "x"}, [("/entry", "field-not-allowed")]),
         ({"source": "a", "language": "bash", "artifact": "x"}, [("/artifact", "source-or-artifact")]),
+        (
+            {"source": "", "artifact": "x", "entry": "/etc/passwd", "argv": ["a", 1]},
+            [
+                ("/artifact", "source-or-artifact"),
+                ("/argv", "entry-or-argv"),
+                ("/entry", "entry-outside-artifact"),
+                ("/argv/1", "wrong-type"),
+            ],
+        ),
+        ({"source": 1, "artifact": "."}, [
+            ("/artifact", "source-or-artifact"), ("/source", "wrong-type"), ("/artifact", "invalid-artifact")
+        ]),
         ({"source": "a", "language": "bash", "args": "x"}, [("/args", "wrong-type")]),
         ({"source": "a", "language": "bash", "args": ["x", 1]}, [("/args/1", "wrong-type")]),
         ({"source": "a", "language": "bash", "args": ["\0"]}, [("/args/0", "nul-byte")]),
