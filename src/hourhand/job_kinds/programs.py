@@ -202,7 +202,9 @@ class _Attempt:
         host.progress.watch(self._folder, task.progress)
         if host.contains:
             group = self._plan.groups[0] if self._plan.groups else None
-            self._disk = host.disk.watch(self._folder, group, host.disk_limit(task.resources), self._has_too_much)
+            limit = host.disk_limit(task.resources)
+            stat = self._plan.reads.get("stat")
+            self._disk = host.disk.watch(self._folder, group, limit, self._has_too_much, stat)
 
     def _parts(self) -> list[str]:
         """The folders that were made for it, each after those that are in it."""
