@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import inspect as shapes
 
-from hourhand.api.faults import FAULTS_MAX
+from hourhand.api.faults import FAULTS_MAX, PAYLOAD, is_inside_payload
 from hourhand.model.errors import Fault, InvalidFields, MalformedBody
 from hourhand.model.schedule_form import KINDS as SCHEDULE_KINDS
 from hourhand.model.schedule_form import OTHER_WORDS
@@ -110,9 +110,12 @@ def _explained(
 
 
 def _readable(plain: _Plain, shape: type[_Shape], faults: Sequence[Fault]) -> _Shape:
-    """The object without its wrong fields. A required one is empty text then: all of them are text."""
+    """The object without its wrong fields. A required one is empty text then: all of them are text. A payload of which
+    only some values cannot be used has others in their place, so that its kind can say what else is wrong with it."""
     given = plain if isinstance(plain, dict) else {}
-    wrong = {fault.pointer.split("/")[1] for fault in faults if fault.pointer}
+    wrong = {fault.pointer.split("/")[1] for fault in faults if fault.pointer and not is_inside_payload(fault)}
+    if any(map(is_inside_payload, faults)):
+        given = {**given, PAYLOAD: _usable(given[PAYLOAD])}
     values: dict[str, _Plain] = {}
     for field in _fields_of(shape):
         name = field.encode_name
@@ -235,6 +238,17 @@ def _unusable_values(plain: _Plain, pointer: str) -> Iterator[Fault]:
         for key, value in plain.items():
             yield from _unusable_text(key, _below(pointer, key))
             yield from _unusable_values(value, _below(pointer, key))
+
+
+def _usable(plain: _Plain) -> _Plain:
+    """The value with others in the place of those that no field may have; without keys of that sort."""
+    if isinstance(plain, list):
+        return [_usable(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: _usable(value) for key, value in plain.items() if not any(_unusable_text(key, ""))}
+    if any(_unusable_values(plain, "")):
+        return "\N{REPLACEMENT CHARACTER}" if isinstance(plain, str) else 0
+    return plain
 
 
 def _unusable_text(text: str, pointer: str) -> Iterator[Fault]:

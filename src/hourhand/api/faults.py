@@ -15,24 +15,32 @@ from hourhand.model.errors import Fault, InvalidFields
 
 FAULTS_MAX: Final = 100
 """More faults than this help nobody; the rest is left out."""
+PAYLOAD: Final = "payload"
+_UNUSABLE: Final = frozenset({"invalid-unicode", "number-out-of-range"})
+"""Codes of values that no field may have."""
 
 
 def all_faults(*stages: Sequence[Fault], depth: int = 1) -> InvalidFields:
     """What all stages found. Those after one that refused a field saw it without its value, and are not heard on it
-    or on what they judged by it.
+    or on what they judged by it. Of a payload they saw all but the values that cannot be used.
 
     `depth` says how many steps of a pointer lead to a field: one, or in a batch two.
     """
     told: list[Fault] = []
     settled: set[str] = set()
     for stage in stages:
-        told += [
-            fault
-            for fault in stage
-            if settled.isdisjoint(_steps_to_field(fault.pointer, depth)) and fault.beside not in settled
-        ]
-        settled = {_steps_to_field(fault.pointer, depth)[-1] for fault in told}
+        told += [fault for fault in stage if settled.isdisjoint(_steps(fault.pointer)) and fault.beside not in settled]
+        settled = {
+            fault.pointer if is_inside_payload(fault, depth) else _steps(fault.pointer)[: depth + 1][-1]
+            for fault in told
+        }
     return InvalidFields(told[:FAULTS_MAX])
+
+
+def is_inside_payload(fault: Fault, depth: int = 1) -> bool:
+    """Whether it is about a single value inside a payload, whichever kind reads that."""
+    steps = fault.pointer.split("/")[depth:]
+    return len(steps) > 1 and steps[0] == PAYLOAD and fault.code in _UNUSABLE
 
 
 def renamed(faults: Sequence[Fault], names: Mapping[str, str]) -> list[Fault]:
@@ -49,10 +57,9 @@ def worded(words_of: Callable[[Sequence[Fault]], Sequence[Fault]]) -> Iterator[N
         raise InvalidFields(words_of(invalid.faults)) from None
 
 
-def _steps_to_field(pointer: str, depth: int) -> list[str]:
-    """The pointers on the way: /17 and /17/payload for a fault at /17/payload/argv of a batch."""
-    steps = pointer.split("/")[1 : depth + 1]
-    return list(accumulate(steps, "{}/{}".format, initial=""))
+def _steps(pointer: str) -> list[str]:
+    """The pointers on the way: "", /17, /17/payload and /17/payload/argv for a fault at the last of them."""
+    return list(accumulate(pointer.split("/")[1:], "{}/{}".format, initial=""))
 
 
 def _renamed(fault: Fault, names: Mapping[str, str]) -> Fault:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +29,9 @@ from hourhand.client.views import (
     ShardView,
 )
 from hourhand.model.resources import tell_amount, tell_size
+
+_CACHED_MIN: Final = 10_000_000
+"""A smaller cache of files is not worth a word."""
 
 
 def job_table(jobs: Sequence[JobView]) -> None:
@@ -146,11 +149,16 @@ def advice_details(advice: AdviceView) -> None:
     draw_details(
         [
             ("runs", advice.runs),
-            ("memory", f"p95 {tell_size(peak)}" if peak is not None else None),
+            ("memory", f"p95 {tell_size(peak)}{_cached(advice.memory_cached_p95)}" if peak is not None else None),
             ("cpu", f"p95 {advice.cpu_p95:.2g}" if advice.cpu_p95 is not None else None),
             ("advice", "\n".join(f"{remark.resource}: {remark.text}" for remark in advice.remarks) or "none"),
         ]
     )
+
+
+def _cached(size: int | None) -> str:
+    """Said where it matters."""
+    return f", up to {tell_size(size)} of it cache of files" if size is not None and size >= _CACHED_MIN else ""
 
 
 def _placement_text(placement: Mapping[str, Any]) -> str:
@@ -217,7 +225,8 @@ def _usage_text(usage: UsageView) -> str:
     moved = f"read {tell_size(usage.read_bytes)}, wrote {tell_size(usage.written_bytes)}"
     peak = tell_size(usage.memory_bytes_peak)
     disk = "" if usage.disk_bytes_peak is None else f", {tell_size(usage.disk_bytes_peak)} of disk at most"
-    return f"{usage.cpu_seconds:.2f} s of CPU, {peak} of memory at most{disk}, {moved} ({usage.level})"
+    cached = _cached(usage.memory_bytes_cached)
+    return f"{usage.cpu_seconds:.2f} s of CPU, {peak} of memory at most{cached}{disk}, {moved} ({usage.level})"
 
 
 def _took(run: RunDetailView) -> str:

@@ -22,6 +22,7 @@ class UsageView(msgspec.Struct, kw_only=True):
     written_bytes: int = 0
     disk_level: str = ""
     disk_bytes_peak: int | None = None
+    memory_bytes_cached: int | None = None
 
 
 class AttemptView(msgspec.Struct, kw_only=True):

@@ -140,6 +140,7 @@ class AdviceView(msgspec.Struct, kw_only=True):
     job_id: UUID
     runs: int = 0
     memory_bytes_p95: int | None = None
+    memory_cached_p95: int | None = None
     cpu_p95: float | None = None
     remarks: list[RemarkView] = []
 

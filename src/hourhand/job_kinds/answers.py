@@ -5,6 +5,7 @@ kinds of handler are judged by the same rules.
 """
 
 import inspect
+import math
 import traceback
 from types import TracebackType
 from typing import Any, Final
@@ -46,10 +47,26 @@ def encoded_result(value: Any) -> bytes | Failed:
         encoded = _encode(value)
     except Exception as error:
         return Failed(Reason.EXCEPTION, clipped(f"the handler returned something that is not JSON: {error}"))
+    if b"null" in encoded and (number := _no_number_in(value)) is not None:
+        return Failed(Reason.EXCEPTION, f"the handler returned something that is not JSON: the number {number}")
     if len(encoded) > RESULT_BYTES_HARD_MAX:
         message = str(ResultTooLarge(len(encoded), RESULT_BYTES_HARD_MAX))
         return Failed(Reason.RESULT_TOO_LARGE, message, retryable=False)
     return encoded
+
+
+def _no_number_in(value: Any) -> float | None:
+    """NaN or an infinity, if there is one: they become null in JSON, and a null is not what the handler meant."""
+    left = [msgspec.to_builtins(value)]
+    while left:
+        match left.pop():
+            case float() as number if not math.isfinite(number):
+                return number
+            case dict() as inner:
+                left += inner.values()  # keys become texts
+            case list() | tuple() | set() | frozenset() as inner:
+                left += inner
+    return None
 
 
 def succeeded_with(encoded: bytes) -> Succeeded:

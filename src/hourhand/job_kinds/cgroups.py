@@ -142,6 +142,7 @@ class Groups:
         is_two = self.level is Level.CGROUP2
         memory = {} if "memory" not in by else {
             "peak": f"{by['memory']}/{'memory.peak' if is_two else 'memory.max_usage_in_bytes'}",
+            "stat": f"{by['memory']}/memory.stat",
             "killed": f"{by['memory']}/{'memory.events' if is_two else 'memory.oom_control'}",
         }  # fmt: skip
         return {**memory, "refused": f"{by['pids']}/pids.events", "cpu": f"{tracker}/cpu.stat"}
@@ -153,6 +154,15 @@ def number_in(text: str, name: str) -> int | None:
         key, _, value = line.partition(" ")
         if key == name and value.strip().isdecimal():
             return int(value)
+    return None
+
+
+def cache_in(stat: str) -> int | None:
+    """How much of the memory of a group is the cache of files, by its `memory.stat`. Shared memory counts there as a
+    file, and cannot be given up."""
+    for cache, shared in (("file", "shmem"), ("total_cache", "total_shmem")):
+        if (found := number_in(stat, cache)) is not None:
+            return max(found - (number_in(stat, shared) or 0), 0)
     return None
 
 

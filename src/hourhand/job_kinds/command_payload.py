@@ -14,7 +14,10 @@ _RESERVED_BEGINNINGS: Final = ("LD_", "PYTHON", "HOURHAND_")
 """Variables that make a program load other code, or that tell it who it is."""
 
 
-def command_faults(payload: Mapping[str, Any], allow_shell: bool = False) -> list[Fault]:
+def command_faults(
+    payload: Mapping[str, Any], allow_shell: bool = False, own_file: str | None = None, below: str = ""
+) -> list[Fault]:
+    """`own_file`: what the program itself lies in, in the private folder. `below`: where its `cwd` begins there."""
     faults = unknown_fields(payload, FIELDS)
     if payload.get("shell", False) is False:
         faults += _argv_faults(payload)
@@ -23,7 +26,9 @@ def command_faults(payload: Mapping[str, Any], allow_shell: bool = False) -> lis
     if "env" in payload:
         faults += _env_faults(payload["env"])
     if SECRET_FILES_FIELD in payload:
-        faults += secret_file_faults(payload[SECRET_FILES_FIELD])
+        cwd = payload.get("cwd", "")
+        starts_in = f"{below}/{cwd}" if isinstance(cwd, str) else below
+        faults += secret_file_faults(payload[SECRET_FILES_FIELD], own_file, starts_in.lstrip("/"))
     if "cwd" in payload:
         faults += _cwd_faults(payload["cwd"])
     if "stdin" in payload and not isinstance(payload["stdin"], str):

@@ -25,6 +25,7 @@ from hourhand.job_kinds.work_folders import Account, account_for
 from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.states import Reason
+from hourhand.model.work_folder import OWN_BEGINNING
 from hourhand.ports.job_kind import SlotClass, Task
 
 ENGINES: Final = ("podman", "docker")
@@ -35,7 +36,7 @@ _ENGINE_FAILED: Final = 125
 """The exit code with which engines say that they, and not the program, have failed."""
 _PROCESSES_OF_USER: Final = 16_384
 """Of all containers together, as the kernel counts them; the limit of one container is that of its processes."""
-_ENV_FILE: Final = ".hourhand-env"
+_ENV_FILE: Final = f"{OWN_BEGINNING}env"
 
 
 @dataclass(frozen=True, slots=True)

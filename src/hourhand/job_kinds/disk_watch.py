@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hourhand.job_kinds.cgroups import cache_in
 from hourhand.job_kinds.launcher_kernel import members
 
 LOOK_SECONDS: Final = 1.0
@@ -43,6 +44,11 @@ class Watched:
     look_at: float
     bytes_peak: int | None = None
     """The most that was seen; None: nobody has looked yet."""
+    memory_stat: str | None = None
+    """The file that says what the memory of its control group is used for. Whoever writes much to a disk has much of
+    it as the cache of files, which goes when the files go: it has to be seen before that."""
+    cached_peak: int | None = None
+    """The most that was seen of that cache."""
 
 
 class DiskWatch:
@@ -54,9 +60,17 @@ class DiskWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    def watch(self, folder: Path, group: str | None, bytes_max: int, tell: Callable[[int], None]) -> Watched:
+    def watch(
+        self,
+        folder: Path,
+        group: str | None,
+        bytes_max: int,
+        tell: Callable[[int], None],
+        memory_stat: str | None = None,
+    ) -> Watched:
         """The program in this folder has been started."""
-        watched = Watched(folder, group, bytes_max, tell, time.monotonic() + self._look_seconds)
+        look_at = time.monotonic() + self._look_seconds
+        watched = Watched(folder, group, bytes_max, tell, look_at, memory_stat=memory_stat)
         self._watched[folder] = watched
         if self._timer is None and self._looking is None:
             self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._begin)
@@ -90,6 +104,7 @@ class DiskWatch:
                     continue  # it has ended meanwhile
                 used = await asyncio.to_thread(bytes_used, watched.folder, watched.group, watched.bytes_max)
                 watched.bytes_peak = max(used, watched.bytes_peak or 0)
+                _look_at_memory(watched)
                 left = (watched.bytes_max - used) / _BYTES_PER_SECOND
                 watched.look_at = time.monotonic() + min(max(left, self._look_seconds), _LOOK_SECONDS_MAX)
                 if used > watched.bytes_max and self._watched.pop(watched.folder, None) is watched:
@@ -102,6 +117,15 @@ class DiskWatch:
         if self._watched:
             pause = max(seconds, self._look_seconds)
             self._timer = asyncio.get_running_loop().call_later(pause, self._begin)
+
+
+def _look_at_memory(watched: Watched) -> None:
+    if watched.memory_stat is None:
+        return
+    with suppress(OSError), open(watched.memory_stat) as file:  # it may have ended meanwhile
+        cached = cache_in(file.read())
+        if cached is not None:
+            watched.cached_peak = max(cached, watched.cached_peak or 0)
 
 
 def bytes_used(folder: Path, group: str | None, enough: int) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from hourhand.model.errors import BadConfiguration
+from hourhand.model.work_folder import OWN_BEGINNING
 
-TMP_FOLDER: Final = ".hourhand-tmp"
+TMP_FOLDER: Final = f"{OWN_BEGINNING}tmp"
 """In the attempt's private folder: what it sees as /tmp. The launcher knows it by the same name."""
 PLACES: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is put there, they are hidden
 _MEMORY: Final = "/dev/shm"  # noqa: S108

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from hourhand.job_kinds.cgroups import number_in
+from hourhand.job_kinds.cgroups import cache_in, number_in
 from hourhand.job_kinds.child import signal_name
 from hourhand.job_kinds.disk_watch import Watched
 from hourhand.job_kinds.launcher import Ended
@@ -100,6 +100,7 @@ def not_prepared(step: str, error: str) -> Failed:
 
 def usage_of(ended: Ended, readings: Mapping[str, str], level: Level, disk: Watched | None = None) -> Usage:
     peak = readings.get("peak", "").strip()
+    seen = [cache_in(readings.get("stat", "")), None if disk is None else disk.cached_peak]
     microseconds = number_in(readings.get("cpu", ""), "usage_usec")
     return Usage(
         level,
@@ -109,4 +110,5 @@ def usage_of(ended: Ended, readings: Mapping[str, str], level: Level, disk: Watc
         ended.written_bytes,
         DiskLevel.NONE if disk is None else DiskLevel.WATCHED,
         None if disk is None else disk.bytes_peak,
+        max((cached for cached in seen if cached is not None), default=None),
     )

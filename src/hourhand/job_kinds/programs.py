@@ -29,13 +29,12 @@ from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
 from hourhand.job_kinds.spare_folders import OwnFolder
 from hourhand.job_kinds.work_folders import remove
 from hourhand.model.outcome import Lost, Outcome
+from hourhand.model.work_folder import OUTPUT_FOLDER
 from hourhand.ports.job_kind import Task
 
-__all__ = ["OUTPUT_FOLDER", "Program", "ProgramRunner", "ProgramSettings"]
+__all__ = ["Program", "ProgramRunner", "ProgramSettings"]
 
 _Value = TypeVar("_Value")
-OUTPUT_FOLDER: Final = "output"
-"""Inside the work folder; files that a program leaves there are kept. It is named in HOURHAND_OUTPUT_DIR."""
 _DRAIN_SECONDS_MAX: Final = 2.0
 """How long the pipes may stay open once every process that we know is dead."""
 _LOOK_SECONDS_MAX: Final = 0.5
@@ -203,7 +202,9 @@ class _Attempt:
         host.progress.watch(self._folder, task.progress)
         if host.contains:
             group = self._plan.groups[0] if self._plan.groups else None
-            self._disk = host.disk.watch(self._folder, group, host.disk_limit(task.resources), self._has_too_much)
+            limit = host.disk_limit(task.resources)
+            stat = self._plan.reads.get("stat")
+            self._disk = host.disk.watch(self._folder, group, limit, self._has_too_much, stat)
 
     def _parts(self) -> list[str]:
         """The folders that were made for it, each after those that are in it."""

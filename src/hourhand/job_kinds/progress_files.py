@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from hourhand.model.work_folder import OWN_BEGINNING
+
 PROGRESS_VARIABLE: Final = "HOURHAND_PROGRESS_FILE"
-PROGRESS_FILE: Final = ".hourhand-progress"
+PROGRESS_FILE: Final = f"{OWN_BEGINNING}progress"
 LOOK_SECONDS: Final = 1.0
 _TAIL_BYTES: Final = 2048
 

@@ -7,12 +7,12 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any
 
 from hourhand.job_kinds.artifact_cache import ArtifactCache, ArtifactUnavailable, place_files
-from hourhand.job_kinds.interpreters import SUFFIXES, find_interpreters
+from hourhand.job_kinds.interpreters import find_interpreters
 from hourhand.job_kinds.programs import Program, ProgramRunner
-from hourhand.job_kinds.script_payload import language_of, need_of, script_faults
+from hourhand.job_kinds.script_payload import file_name, language_of, need_of, script_faults
 from hourhand.job_kinds.secret_files import environment_of, with_secret_files
 from hourhand.job_kinds.work_folders import Account, account_for
 from hourhand.model.artifacts import read_reference
@@ -20,10 +20,9 @@ from hourhand.model.errors import Fault
 from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.secret_refs import filled
 from hourhand.model.states import Reason
+from hourhand.model.work_folder import CODE_FOLDER
 from hourhand.ports.artifact_stores import ArtifactRow
 from hourhand.ports.job_kind import SlotClass, Task
-
-_CODE_FOLDER: Final = "artifact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class ScriptKind:
         if "artifact" in payload:
             return await self._run_artifact(task, interpreter)
         cwd = payload.get("cwd", "")
-        file = _file_name(language or "", cwd)
+        file = file_name(language or "", cwd)
         program = Program(
             [*interpreter, _way_out_of(cwd) + file, *payload.get("args", ())],
             environment_of(task),
@@ -123,7 +122,7 @@ class ScriptKind:
         def prepare(folder: Path) -> None:
             owner = None if self._account is None else (self._account.user_id, self._account.group_id)
             try:
-                place_files(files, folder / _CODE_FOLDER, owner)
+                place_files(files, folder / CODE_FOLDER, owner)
             except (
                 FileNotFoundError
             ) as error:  # removed by another executor that shares the cache: fetched anew next time
@@ -132,7 +131,7 @@ class ScriptKind:
         return Program(
             argv,
             payload.get("env", {}),
-            str(PurePosixPath(_CODE_FOLDER, cwd)),
+            str(PurePosixPath(CODE_FOLDER, cwd)),
             payload.get("stdin"),
             payload.get("ok_exit_codes", (0,)),
             prepare=prepare,
@@ -140,11 +139,6 @@ class ScriptKind:
 
     def _slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.PROCESS if need in self.offers() else SlotClass.INLINE
-
-
-def _file_name(language: str, cwd: str) -> str:
-    name = f"script{SUFFIXES.get(language, '')}"
-    return f"_{name}" if PurePosixPath(cwd).parts[:1] == (name,) else name
 
 
 def _way_out_of(cwd: str) -> str:

@@ -10,9 +10,11 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from hourhand.job_kinds.command_payload import command_faults
+from hourhand.job_kinds.interpreters import SUFFIXES
 from hourhand.job_kinds.payload_checks import nul_byte, pointer_to, unknown_fields, wrong_type
 from hourhand.model.artifacts import read_reference
 from hourhand.model.errors import Fault
+from hourhand.model.work_folder import CODE_FOLDER
 
 FIELDS: Final = (
     "source",
@@ -59,6 +61,7 @@ def script_faults(payload: Mapping[str, Any]) -> list[Fault]:
     faults = unknown_fields(payload, FIELDS)
     if "source" in payload and "artifact" in payload:
         faults.append(Fault("/artifact", "source-or-artifact", "a script has either a source or an artifact, not both"))
+        faults += _text_faults(payload["source"]) + _artifact_faults(payload)
     elif "artifact" in payload:
         faults += _artifact_faults(payload)
     else:
@@ -67,7 +70,8 @@ def script_faults(payload: Mapping[str, Any]) -> list[Fault]:
         faults += _language_faults(payload["language"])
     faults += _list_faults(payload, "args")
     rest = {name: payload[name] for name in _LIKE_A_COMMAND if name in payload}
-    return faults + command_faults({"argv": ["script"], **rest})
+    below = CODE_FOLDER if "artifact" in payload else ""
+    return faults + command_faults({"argv": ["script"], **rest}, own_file=_own_file(payload), below=below)
 
 
 def need_of(payload: Mapping[str, Any]) -> str:
@@ -86,26 +90,42 @@ def language_of(payload: Mapping[str, Any]) -> str | None:
     return None
 
 
+def file_name(language: str, cwd: str) -> str:
+    """Of the file in the private folder that a source becomes."""
+    name = f"script{SUFFIXES.get(language, '')}"
+    return f"_{name}" if PurePosixPath(cwd).parts[:1] == (name,) else name
+
+
+def _own_file(payload: Mapping[str, Any]) -> str | None:
+    language, cwd = payload.get("language"), payload.get("cwd", "")
+    if "artifact" in payload or not isinstance(language, str) or not isinstance(cwd, str):
+        return None
+    return file_name(language, cwd)
+
+
 def _source_faults(payload: Mapping[str, Any]) -> list[Fault]:
     faults = [
         Fault(f"/{name}", "field-not-allowed", f"{name} goes with an artifact; a source is run by its language")
         for name in ("entry", "argv")
         if name in payload
     ]
-    source = payload.get("source")
     if "source" not in payload:
         hint = 'for a program of the machine use the kind "command"'
         faults.append(Fault("/source", "source-required", "is required: the text of the script, or an artifact", hint))
-    elif not isinstance(source, str):
-        faults.append(wrong_type("/source", "a string", source))
-    elif not source.strip():
+    elif isinstance(payload["source"], str) and not payload["source"].strip():
         faults.append(Fault("/source", "source-required", "must not be empty"))
-    elif "\0" in source:
-        faults.append(nul_byte("/source"))
+    else:
+        faults += _text_faults(payload["source"])
     if "language" not in payload:
         message = "is required: bash, python, node, perl, ruby, php, r, or another that an executor offers"
         faults.append(Fault("/language", "language-required", message))
     return faults
+
+
+def _text_faults(source: Any) -> list[Fault]:
+    if not isinstance(source, str):
+        return [wrong_type("/source", "a string", source)]
+    return [nul_byte("/source")] if "\0" in source else []
 
 
 def _artifact_faults(payload: Mapping[str, Any]) -> list[Fault]:

@@ -50,6 +50,13 @@ class Sample:
     memory_bytes: int
     cpu_seconds: float
     seconds: float
+    cached_bytes: int = 0
+    """Up to so much of the memory was the cache of files, which a limit makes smaller and nobody suffers."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What it certainly needed of the memory: at its peak no more than all of the cache was cache."""
+        return max(self.memory_bytes - self.cached_bytes, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ class Remark:
 class Advice:
     samples: int
     memory_bytes_p95: int | None
+    memory_cached_p95: int | None
+    """How much of it may be the cache of files, for which no more is advised."""
     cpu_p95: float | None
     """Cores, on the average of each attempt."""
     remarks: Sequence[Remark]
@@ -76,14 +85,16 @@ def advise(declared: Resources | None, samples: Sequence[Sample]) -> Advice:
     takes = declared or Resources()
     peaks = sorted(sample.memory_bytes for sample in samples)
     cores = sorted(sample.cpu_seconds / sample.seconds for sample in samples if sample.seconds >= SECONDS_MIN)
+    cached = sorted(min(sample.cached_bytes, sample.memory_bytes) for sample in samples)
     remarks = []
     if len(peaks) >= SAMPLES_MIN:
-        remarks += _of_memory(takes.memory, peaks)
+        remarks += _of_memory(takes.memory, peaks, sorted(sample.kept_bytes for sample in samples))
     if len(cores) >= SAMPLES_MIN and takes.cpu is not None:
         remarks += _of_cpu(takes.cpu, cores)
     return Advice(
         len(samples),
         int(percentile(peaks)) if peaks else None,
+        int(percentile(cached)) if cached else None,
         round(percentile(cores), 3) if cores else None,
         remarks,
     )
@@ -94,16 +105,18 @@ def percentile(ordered: Sequence[float], part: float = 0.95) -> float:
     return ordered[max(math.ceil(len(ordered) * part) - 1, 0)]
 
 
-def _of_memory(declared: int | None, peaks: Sequence[int]) -> list[Remark]:
+def _of_memory(declared: int | None, peaks: Sequence[int], kept: Sequence[int]) -> list[Remark]:
+    """`kept`: the peaks without what may be the cache of files. More is advised only by that; less only by the peaks,
+    so that it is never too little: what was cache at the end need not have been at the peak."""
     usual, most = percentile(peaks), peaks[-1]
     of = f"p95 of the last {len(peaks)} runs is {tell_size(usual)}"
     if declared is None:
         better = _memory_for(usual)
-        if usual < WORTH_DECLARING:
+        if percentile(kept) < WORTH_DECLARING:
             return []
         return [Remark(MEMORY, AdviceCode.NOTHING, f"declares none, {of}: declare {better}", None, better)]
     said = tell_size(declared)
-    if most >= declared * CLOSE:
+    if kept[-1] >= declared * CLOSE:
         better = _memory_for(max(most, declared))
         text = f"declared {said}, and came within 5 % of it ({tell_size(most)}): declare {better}"
         return [Remark(MEMORY, AdviceCode.TOO_LITTLE, text, format_size(declared), better)]

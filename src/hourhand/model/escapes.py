@@ -19,7 +19,7 @@ _ESCAPE: Final = re.compile(
     r"|(?<=\\)(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"  # JSON
     r"|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[bfnrt]|[^A-Za-z0-9\s\x00])"  # programming languages and shells
     r"|(?<=&)(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);"  # XML
-    r"|(?<=0)x[0-9A-Fa-f]{2}(?![0-9A-Za-z])(?:,? ?(?=0x))?"  # bytes one by one
+    r"|(?<=0)x[0-9A-Fa-f]{2}(?![0-9A-Za-z])(?:,?\s{0,9}(?=0x))?"  # bytes one by one, in lines too
     r"|(?<=\x1b)\[[0-?]*[ -/]*[@-~]|(?<=\x00)|(?<=\xe2)\x90\x80)"  # colours, and what stands for NUL
 )
 _SIGNS: Final = ("%", "\\", "&", "0x", "\x1b", "\x00", "\N{SYMBOL FOR NULL}")

@@ -19,7 +19,6 @@ NUMBER_MAX: Final = 2**31 - 2
 CUT: Final = "…"
 """Ends a piece of a line that was too long, and begins the next one."""
 LOST_TEXT: Final = "… the log ends here: what came after this was not stored …"
-_COLOUR: Final = r"\x1b\[[0-9;:]*m"
 _STEERING: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # sequences that move, clear and colour
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # those that carry a text, such as a window's title
@@ -27,7 +26,13 @@ _STEERING: Final = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
     r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # and those that turn the order of letters around
 )
-_IS_COLOUR: Final = re.compile(_COLOUR)
+_COLOUR: Final = re.compile(r"\x1b\[([0-9;:]*)m")
+_COLOURED: Final = ("38", "48", "58")
+"""Letters, what is behind them, and the line below them."""
+_NUMBERS_OF: Final = {"5": 1, "2": 3}
+"""How many numbers a colour of a table has, and one of red, green and blue."""
+_CONCEAL: Final = "8"
+"""Text that is there and not seen."""
 NO_COLOUR: Final = "\x1b[0m"
 """Ends every colour."""
 
@@ -86,4 +91,22 @@ def without_steering(text: str, *, colours: bool = False) -> str:
     """A line without anything that steers a terminal; colours may stay."""
     if text.isprintable():
         return text
-    return _STEERING.sub(lambda found: found[0] if colours and _IS_COLOUR.fullmatch(found[0]) else "", text)
+    return _STEERING.sub(lambda found: found[0] if colours and _is_colour(found[0]) else "", text)
+
+
+def _is_colour(sequence: str) -> bool:
+    """Colours, bold letters and the like; nothing that hides a text."""
+    match = _COLOUR.fullmatch(sequence)
+    if match is None:
+        return False
+    numbers = iter([number.lstrip("0") for number in match[1].split(";")])
+    for number in numbers:
+        if number.partition(":")[0] == _CONCEAL:
+            return False
+        if number in _COLOURED:  # what follows says which colour, and an 8 in it is no more than a number
+            following = _NUMBERS_OF.get(next(numbers, ""))
+            if following is None:
+                return False
+            for _ in range(following):
+                next(numbers, "")
+    return True

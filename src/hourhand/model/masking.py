@@ -1,8 +1,9 @@
 """Takes the values of secrets out of everything that an attempt says, before any of it is stored.
 
-A value is recognised as it is, in the forms that programs commonly give it (`secret_forms`), and where it shows when
-the text is read without its escapes, colours and breaks (`escapes`). That protects from accidents. Who wants to get a
-value past this can (spelt backwards, letter by letter), so logs stay as confidential as the job.
+A value is recognised as it is, in the forms that programs commonly give it (`secret_forms`), where it shows when the
+text is read without its escapes, colours and breaks (`escapes`), and in dumps (`hex_dumps`). That protects from
+accidents. Who wants to get a value past this can (spelt backwards, letter by letter), so logs stay as confidential as
+the job.
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from hourhand.model.escapes import octets_of, unbroken, unescaped
+from hourhand.model.hex_dumps import OCTETS_MIN, dumps_in
 from hourhand.model.log import CUT
 from hourhand.model.secret_forms import (
     VALUE_CHARS_MIN,
@@ -18,6 +20,8 @@ from hourhand.model.secret_forms import (
     base64_forms,
     hexadecimal_forms,
     plain_forms,
+    rare_base64_forms,
+    rare_forms,
     readings,
 )
 
@@ -52,13 +56,13 @@ class Masker:
         self._mask_of: dict[str, str] = {}
         self._base64: set[str] = set()
         left = FORMS_CHARS_MAX
-        for forms_of in (plain_forms, base64_forms, hexadecimal_forms):
+        for forms_of in (plain_forms, base64_forms, hexadecimal_forms, rare_base64_forms, rare_forms):
             for name, value in values.items():
                 for form in forms_of(value):
                     if VALUE_CHARS_MIN <= len(form) <= left and not form.isspace() and form not in self._mask_of:
                         left -= len(form)
                         self._mask_of[form] = f"[secret {name}]"
-                        if forms_of is base64_forms:
+                        if forms_of in (base64_forms, rare_base64_forms):
                             self._base64.add(form)
         self._sorted = sorted(self._mask_of)
         self._sorted_ends = sorted(form[::-1] for form in self._sorted)
@@ -140,6 +144,9 @@ class Masker:
             read, places = joined
             if found := [self._wider(read, span) for span in self._forms.spans(read)]:
                 spans += _in_the_text(found, places())
+        for dump in dumps_in(text):
+            if found := [*self._readings.spans(dump.octets), *self._readings.pieces(dump.octets, OCTETS_MIN)]:
+                spans += _in_the_text(found, dump.places())
         return _merged(spans) if len(spans) > 1 else spans
 
     def _wider(self, text: str, span: _Span) -> _Span:
@@ -213,6 +220,27 @@ class _Finder:
                     at = begin + len(form)
                     yield _Span(begin, at, self._mask_of[form])
                     break
+
+    def pieces(self, text: str, chars_min: int) -> Iterator[_Span]:
+        """What a text that may have been cut has of forms: an end that one begins with, a beginning that one ends with,
+        or nothing but a part of one."""
+        size = len(text)
+        if size < chars_min:
+            return
+        for form, mask in self._mask_of.items():
+            if text in form:
+                yield _Span(0, size, mask)
+            elif len(form) > chars_min:
+                begin = text.find(form[:chars_min], max(size - len(form), 0))
+                while begin >= 0 and not form.startswith(text[begin:]):
+                    begin = text.find(form[:chars_min], begin + 1)
+                if begin >= 0:
+                    yield _Span(begin, size, mask)
+                end = text.rfind(form[-chars_min:], 0, len(form)) + chars_min
+                while end >= chars_min and not form.endswith(text[:end]):
+                    end = text.rfind(form[-chars_min:], 0, end - 1) + chars_min
+                if end >= chars_min:
+                    yield _Span(0, end, mask)
 
 
 def _read_forms(values: Mapping[str, str]) -> dict[str, str]:

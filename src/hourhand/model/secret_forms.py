@@ -1,5 +1,5 @@
 """The forms that programs give to the value of a secret: escaped for JSON, a shell, a URL, XML or Python; in base64
-wherever it begins, in hexadecimal; line by line if it has several."""
+wherever it begins, in hexadecimal and base32; line by line if it has several."""
 
 import base64
 import html
@@ -21,6 +21,8 @@ WRAPPED: Final = (76, 64)
 _PIECE_CHARS_MIN: Final = 8
 _ARMOUR: Final = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
 """The first and the last line of keys and certificates, which are no secret."""
+_NOT_IN_MAIL: Final = re.compile(rb"[^\t\n\r !-<>-~]")
+"""What quoted-printable has only as numbers."""
 
 
 def readings(value: str) -> list[str]:
@@ -75,27 +77,57 @@ def base64_forms(value: str) -> Iterator[str]:
     """In base64, wherever in a longer text the value begins: only what no neighbour has a part in."""
     octets = secret_bytes(value)
     for text in dict.fromkeys((octets, octets.strip())):
-        if len(text) < VALUE_CHARS_MIN:
-            continue
-        for shift in range(3):
-            encoded = base64.b64encode(b"\0" * shift + text).rstrip(b"=").decode()
-            skipped = (0, 2, 3)[shift]  # these hold bits of what comes before
-            held = (shift + len(text)) // 3 * 4  # what follows has a part in the rest
-            yield from _either_alphabet(encoded[skipped:held])
-            yield from _either_alphabet(encoded[skipped:])
-        whole = base64.b64encode(text).decode()
-        for columns in WRAPPED:
-            if len(whole) > columns:
-                pieces = (whole[at : at + columns] for at in range(0, len(whole), columns))
-                yield from (piece for piece in pieces if len(piece.rstrip("=")) >= _PIECE_CHARS_MIN)
+        yield from _base64_of(text)
+
+
+def rare_base64_forms(value: str) -> Iterator[str]:
+    """The same of what is inside JSON, or in two bytes for each letter, as Windows has texts."""
+    for text in dict.fromkeys((value, value.strip())):
+        escaped = json.dumps(text)[1:-1]
+        if escaped != text:
+            yield from _base64_of(escaped.encode())
+            yield from _base64_of(secret_bytes(json.dumps(text, ensure_ascii=False)[1:-1]))
+        yield from _base64_of(text.encode("utf-16-le", "surrogatepass"))
+
+
+def _base64_of(text: bytes) -> Iterator[str]:
+    if len(text) < VALUE_CHARS_MIN:
+        return
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + text).rstrip(b"=").decode()
+        skipped = (0, 2, 3)[shift]  # these hold bits of what comes before
+        held = (shift + len(text)) // 3 * 4  # what follows has a part in the rest
+        yield from _either_alphabet(encoded[skipped:held])
+        yield from _either_alphabet(encoded[skipped:])
+    yield from _wrapped(base64.b64encode(text).decode())
+
+
+def _wrapped(whole: str) -> Iterator[str]:
+    for columns in WRAPPED:
+        if len(whole) > columns:
+            pieces = (whole[at : at + columns] for at in range(0, len(whole), columns))
+            yield from (piece for piece in pieces if len(piece.rstrip("=")) >= _PIECE_CHARS_MIN)
 
 
 def hexadecimal_forms(value: str) -> Iterator[str]:
+    """In one line; dumps of several are read (`hex_dumps`)."""
     octets = secret_bytes(value)
     for text in dict.fromkeys((octets, octets.strip())):
         if len(text) >= VALUE_CHARS_MIN:
-            for form in (text.hex(), text.hex(" "), text.hex(":")):
+            for form in (text.hex(), text.hex(" "), text.hex(":"), text.hex("-")):
                 yield from (form, form.upper())
+
+
+def rare_forms(value: str) -> Iterator[str]:
+    """In base32, and as mail has texts that are not plain."""
+    octets = secret_bytes(value)
+    for text in dict.fromkeys((octets, octets.strip())):
+        if len(text) >= VALUE_CHARS_MIN:
+            whole = base64.b32encode(text).decode()
+            held = whole[: len(text) * 8 // 5]  # what follows has a part in the rest
+            for form in (whole, held, *_wrapped(whole)):
+                yield from (form, form.lower())
+        yield _NOT_IN_MAIL.sub(lambda found: f"={found[0][0]:02X}".encode(), text).decode("ascii")
 
 
 def _either_alphabet(encoded: str) -> Iterator[str]:

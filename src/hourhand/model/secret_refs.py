@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from hourhand.model.errors import Fault
+from hourhand.model.work_folder import reserved_for
 
 SECRET_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}")
 SECRET_NAME_RULE: Final = "1 to 63 letters, digits, dots, dashes or underscores"  # noqa: S105 - a rule, no password
@@ -160,8 +161,8 @@ def reference_faults(value: Any, pointer: str) -> list[Fault]:
     return faults
 
 
-def secret_file_faults(files: Any) -> list[Fault]:
-    """What is wrong with the field `secret_files`."""
+def secret_file_faults(files: Any, own_file: str | None = None, starts_in: str = "") -> list[Fault]:
+    """What is wrong with the field `secret_files` of a program that lies in `own_file` and starts in a folder."""
     if not isinstance(files, Mapping):
         return [Fault(f"/{SECRET_FILES_FIELD}", "wrong-type", "must be an object of paths and references")]
     if len(files) > SECRETS_MAX:
@@ -174,6 +175,12 @@ def secret_file_faults(files: Any) -> list[Fault]:
         if not path or len(path) > 255 or "\0" in path or path.startswith("/") or {"", ".", ".."} & set(parts):
             message = "must be a plain relative path: each attempt has a private work folder"
             faults.append(Fault(pointer, "path-outside-workdir", message))
+        elif PurePosixPath(path) in (PurePosixPath(starts_in), *PurePosixPath(starts_in).parents):
+            message = "must be another path: this is the folder that the program starts in, or is above it"
+            faults.append(Fault(pointer, "path-reserved", message))
+        elif (use := "the script itself" if parts[0] == own_file else reserved_for(parts[0])) is not None:
+            message = f"must be another path: {parts[0][:40]!r} in the work folder is for {use}"
+            faults.append(Fault(pointer, "path-reserved", message, f'for instance "secrets/{parts[-1][:40]}"'))
         faults += reference_faults(value, pointer)
         if _is_right(value):
             variable = file_variable(value["secret"])

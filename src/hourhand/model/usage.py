@@ -32,10 +32,14 @@ class Usage(msgspec.Struct, frozen=True):
     level: Level
     cpu_seconds: float
     memory_bytes_peak: int
-    """At one moment, of all its processes together; without control groups, of the largest one."""
+    """At one moment, of all its processes together; without control groups, of the largest one. In a control group the
+    cache of files counts, too."""
     read_bytes: int
     """From disks; what the kernel had in memory already does not count."""
     written_bytes: int
     disk_level: DiskLevel = DiskLevel.NONE
     disk_bytes_peak: int | None = None
     """The most that was seen in its private folder; None when it had ended before anybody looked."""
+    memory_bytes_cached: int | None = None
+    """The most that was seen of the cache of files, which the kernel gives up when memory gets scarce; None without
+    control groups."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from hourhand.model.callback import RUNNING, SEALED, STATUSES, signing_purpose, token_digest
+from hourhand.model.callback import FAILED, RUNNING, SEALED, STATUSES, signing_purpose, token_digest
 from hourhand.model.errors import (
     BadConfiguration,
     BadSignature,
@@ -158,6 +158,12 @@ def faults_of_callback(request: CallbackRequest) -> list[Fault]:
     faults = []
     if request.status not in STATUSES:
         faults.append(Fault("/status", "unknown-value", "says how the attempt ended", None, STATUSES))
+    elif request.error and request.status != FAILED:
+        hint = 'say "status": "failed", or leave the error out'
+        faults.append(Fault("/error", "field-not-allowed", f"goes with failed, not with {request.status}", hint))
+    percent = None if request.progress is None else request.progress.percent
+    if percent is not None and not 0 <= percent <= 100:
+        faults.append(Fault("/progress/percent", "out-of-range", "must be a number from 0 to 100"))
     if b"\\u0000" in _encode(request):
         faults.append(Fault("/result", "invalid-unicode", "the character NUL cannot be stored"))
     return faults

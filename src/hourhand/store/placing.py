@@ -29,7 +29,7 @@ class Placing:
             limit=limit,
         )
         return [
-            Sample(usage.memory_bytes_peak, usage.cpu_seconds, row["seconds"])
+            Sample(usage.memory_bytes_peak, usage.cpu_seconds, row["seconds"], usage.memory_bytes_cached or 0)
             for row in rows
             for usage in (_decode_usage(row["usage"]),)
         ]

@@ -127,6 +127,18 @@ async def test_all_faults_are_told_at_once(api: httpx.AsyncClient) -> None:
         ({"priority": 17, "kind": ""}, {"/name", "/priority", "/kind"}),
         ({"name": "a", "kind": "command", "payload": {"argv": ["\0"]}, "queue": "?"}, {"/payload/argv/0", "/queue"}),
         ({"name": "a", "kind": "command", "payload": {"argv": ["true"], "x": 2**70}}, {"/payload/x"}),
+        (
+            {
+                "name": "a",
+                "kind": "command",
+                "payload": {"argv": ["echo", 1, None, 2**70], "stdin": "a\0b", "cwd": "/"},
+            },
+            {"/payload/argv/1", "/payload/argv/2", "/payload/argv/3", "/payload/stdin", "/payload/cwd"},
+        ),
+        (
+            {"name": "a", "kind": "command", "payload": {"argv": [], "env": {"A\0": 1, "PATH": "x", "B": 2**70}}},
+            {"/payload/argv", "/payload/env/A\0", "/payload/env/PATH", "/payload/env/B"},
+        ),
         ({"name": "a", "kind": 5, "payload": {"argv": []}, "queue": "?"}, {"/kind", "/queue"}),
         ({"name": "a", "kind": "command", "payload": {"argv": []}, "a/b": 1}, {"/payload/argv", "/a~1b"}),
         ({"name": "a", "payload": {"x": "\0"}, "concurrency_key": "{x}"}, {"/payload/x"}),

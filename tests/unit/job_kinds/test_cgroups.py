@@ -2,7 +2,16 @@
 
 import pytest
 
-from hourhand.job_kinds.cgroups import Groups, Trees, _mounts, _own_groups, find_trees, number_in, remove_groups
+from hourhand.job_kinds.cgroups import (
+    Groups,
+    Trees,
+    _mounts,
+    _own_groups,
+    cache_in,
+    find_trees,
+    number_in,
+    remove_groups,
+)
 from hourhand.job_kinds.launcher import Ended
 from hourhand.job_kinds.program_outcomes import outcome_of, usage_of
 from hourhand.model.outcome import Failed, Succeeded
@@ -99,3 +108,16 @@ def test_figures_of_groups_go_before_those_of_the_first_process():
     readings = {"peak": "5000\n", "cpu": "usage_usec 2500000\nuser_usec 1\n"}
     assert usage_of(ended(0), readings, Level.CGROUP2) == Usage(Level.CGROUP2, 2.5, 5000, 10, 20)
     assert usage_of(ended(0), {}, Level.RLIMITS) == Usage(Level.RLIMITS, 0.5, 1000, 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("stat", "cached"),
+    [
+        ("anon 5\nfile 4000\nkernel 1\nshmem 1000\nfile_mapped 7\n", 3000),
+        ("cache 1\nrss 5\nshmem 0\ntotal_cache 4000\ntotal_rss 5\ntotal_shmem 1000\n", 3000),
+        ("", None),
+    ],
+)
+def test_the_cache_of_files_is_told_apart_in_either_version(stat, cached):
+    assert cache_in(stat) == cached
+    assert usage_of(ended(0), {"peak": "5000\n", "stat": stat}, Level.CGROUP2).memory_bytes_cached == cached

@@ -169,6 +169,17 @@ async def test_what_an_attempt_took_is_told(kind, make_task):
     assert usage.written_bytes >= 3 * MB
 
 
+async def test_the_cache_of_files_is_told_apart_from_what_a_program_needs(kind, make_task):
+    if find_trees().level not in (Level.CGROUP1, Level.CGROUP2):
+        pytest.skip("there are no control groups to tell it")
+    script = "f = open('f', 'wb')\nfor _ in range(100): f.write(bytes(1_000_000))"
+    used = make_task(python(script))
+    assert await kind.run(used.task) == OK
+    usage = used.task.usage
+    assert usage.memory_bytes_cached >= 80 * MB
+    assert usage.memory_bytes_peak - usage.memory_bytes_cached < 60 * MB
+
+
 async def test_two_gigabytes_of_output_take_no_memory_of_the_executor(kind, make_task):
     seen = 0
 

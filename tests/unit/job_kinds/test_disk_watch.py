@@ -62,6 +62,17 @@ async def test_the_most_that_was_seen_is_kept(watch, tmp_path, until):
     assert watched.bytes_peak >= 3 * MB
 
 
+async def test_the_most_cache_that_was_seen_is_kept(watch, tmp_path, until):
+    stat = tmp_path / "memory.stat"
+    stat.write_text("anon 1\nfile 400\nshmem 100\n")
+    watched = watch.watch(tmp_path, None, 100 * MB, lambda _: None, str(stat))
+    await until(lambda: watched.cached_peak == 300)
+    stat.write_text("anon 1\nfile 100\nshmem 100\n")
+    looked = watched.look_at
+    await until(lambda: watched.look_at > looked)
+    assert watched.cached_peak == 300
+
+
 async def test_nobody_looks_at_what_is_over(watch, tmp_path, until):
     told = []
     (tmp_path / "file").write_bytes(os.urandom(2 * MB))

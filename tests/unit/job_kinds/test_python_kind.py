@@ -3,9 +3,13 @@ import contextlib
 import dataclasses
 import gc
 import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 
+from hourhand.job_kinds.answers import encoded_result
 from hourhand.job_kinds.handlers import Context, HandlerRegistry, NoRetry, RetryAfter, Snooze
 from hourhand.job_kinds.python import PythonKind
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
@@ -62,6 +66,41 @@ async def test_a_value_that_is_not_json_fails_the_attempt(run):
     outcome = await run(handler)
     assert outcome.reason is Reason.EXCEPTION
     assert outcome.error.startswith("the handler returned something that is not JSON:")
+
+
+@dataclass
+class Measured:
+    value: float | None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, [1.5, -math.inf], {"a": {"b": (None, math.nan)}}, Measured(math.nan)],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_number_that_json_does_not_have_fails_the_attempt(run, value, is_async):
+    async def handler():
+        return value
+
+    outcome = await run(handler) if is_async else encoded_result(value)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason is Reason.EXCEPTION
+    assert "not JSON: the number" in outcome.error
+
+
+@pytest.mark.parametrize("value", [[None], {"null": 1.5}, "null", Measured(None), {"a": {None, 1}}])
+async def test_what_is_meant_as_null_stays_null(run, value):
+    async def handler():
+        return value
+
+    assert isinstance(await run(handler), Succeeded)
+
+
+async def test_bytes_become_base64_and_times_become_text(run):
+    async def handler():
+        return [b"\xff\x00", datetime(2026, 1, 2, tzinfo=UTC)]
+
+    assert await run(handler) == Succeeded(["/wA=", "2026-01-02T00:00:00Z"])
 
 
 async def test_a_result_above_the_limit_is_not_worth_a_retry(run):

@@ -26,6 +26,25 @@ def test_a_good_payload_has_no_faults(payload):
 
 
 @pytest.mark.parametrize(
+    ("payload", "free", "taken"),
+    [
+        ({"source": "x", "language": "bash"}, ["script.py", "_script.sh"], ["script.sh", "script.sh/a", "output"]),
+        ({"source": "x", "language": "lua"}, ["script.sh"], ["script"]),
+        ({"source": "x", "language": "bash", "cwd": "script.sh"}, ["script.sh/a"], ["_script.sh", "script.sh"]),
+        ({"source": "x", "language": "bash", "cwd": "a/b"}, ["a/c", "b"], ["a", "a/b"]),
+        ({"artifact": "x", "cwd": "a"}, ["a", "script.sh"], ["artifact", "artifact/main.py"]),
+    ],
+)
+def test_secret_files_do_not_take_the_place_of_the_script(payload, free, taken):
+    reference = {"secret": "KEY"}
+    for path in free:
+        assert faults({**payload, "secret_files": {path: reference}}) == []
+    for path in taken:
+        pointer = "/secret_files/" + path.replace("/", "~1")
+        assert faults({**payload, "secret_files": {path: reference}}) == [(pointer, "path-reserved")]
+
+
+@pytest.mark.parametrize(
     ("payload", "expected"),
     [
         ({}, [("/source", "source-required"), ("/language", "language-required")]),
@@ -37,6 +56,18 @@ def test_a_good_payload_has_no_faults(payload):
         ({"source": "a", "language": "../x"}, [("/language", "unknown-language")]),
         ({"source": "a", "language": "bash", "entry": "x"}, [("/entry", "field-not-allowed")]),
         ({"source": "a", "language": "bash", "artifact": "x"}, [("/artifact", "source-or-artifact")]),
+        (
+            {"source": "", "artifact": "x", "entry": "/etc/passwd", "argv": ["a", 1]},
+            [
+                ("/artifact", "source-or-artifact"),
+                ("/argv", "entry-or-argv"),
+                ("/entry", "entry-outside-artifact"),
+                ("/argv/1", "wrong-type"),
+            ],
+        ),
+        ({"source": 1, "artifact": "."}, [
+            ("/artifact", "source-or-artifact"), ("/source", "wrong-type"), ("/artifact", "invalid-artifact")
+        ]),
         ({"source": "a", "language": "bash", "args": "x"}, [("/args", "wrong-type")]),
         ({"source": "a", "language": "bash", "args": ["x", 1]}, [("/args/1", "wrong-type")]),
         ({"source": "a", "language": "bash", "args": ["\0"]}, [("/args/0", "nul-byte")]),

@@ -49,6 +49,20 @@ def test_who_declares_nothing_is_told_when_it_takes_much() -> None:
     assert advise(None, [Sample(10 * MB, 1, 10)] * 10).remarks == []
 
 
+def test_no_memory_is_advised_for_the_cache_of_files() -> None:
+    writes = [Sample(433 * MB, 1, 10, 400 * MB)] * 10
+    advice = advise(None, writes)
+    assert (advice.remarks, advice.memory_bytes_p95, advice.memory_cached_p95) == ([], 433 * MB, 400 * MB)
+    assert advise(Resources(memory=440 * MB), writes).remarks == [], "it fills whatever it is given"
+    assert advise(None, [Sample(433 * MB, 1, 10, 100 * MB)] * 10).remarks[0].code is AdviceCode.NOTHING
+
+
+def test_less_is_advised_only_where_no_cache_can_have_hidden_what_is_needed() -> None:
+    assert advise(Resources(memory=800 * MB), [Sample(433 * MB, 1, 10, 400 * MB)] * 10).remarks == []
+    [remark] = advise(Resources(memory=2000 * MB), [Sample(433 * MB, 1, 10, 400 * MB)] * 10).remarks
+    assert (remark.code, remark.suggested) == (AdviceCode.TOO_MUCH, "768MB")
+
+
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_of_few_runs_nothing_is_said(count: int) -> None:
     assert of_memory(2000 * MB, *[MB] * count).remarks == []

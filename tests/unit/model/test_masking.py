@@ -1,6 +1,7 @@
 import base64
 import html
 import json
+import quopri
 import re
 import shlex
 from collections.abc import Callable
@@ -36,6 +37,15 @@ FORMS: Final[dict[str, Callable[[str], str]]] = {
     "hexadecimal": lambda value: value.encode().hex(),
     "capital hexadecimal": lambda value: value.encode().hex().upper(),
     "hexadecimal with colons": lambda value: value.encode().hex(":"),
+    "hexadecimal with dashes": lambda value: value.encode().hex("-").upper(),
+    "base64 behind a key of JSON": lambda value: base64.b64encode(json.dumps({"a": value}).encode()).decode(),
+    "base64 of UTF-16 behind a name": lambda value: base64.b64encode(f"$a='{value}'".encode("utf-16-le")).decode(),
+    "base64 of a value of JSON": lambda value: base64.b64encode(json.dumps(value)[1:-1].encode()).decode(),
+    "base64 of UTF-16": lambda value: base64.b64encode(value.encode("utf-16-le")).decode(),
+    "base32": lambda value: base64.b32encode(value.encode()).decode(),
+    "base32 of a line": lambda value: base64.b32encode(f"{value}\n".encode()).decode(),
+    "quoted-printable": lambda value: quopri.encodestring(value.encode()).decode().replace("=\n", ""),
+    "bytes in lines": lambda value: ",\n  ".join(f"0x{octet:02x}" for octet in value.encode()),
     "shell": shlex.quote,
     "repr": repr,
     "repr of bytes": lambda value: repr(value.encode()),

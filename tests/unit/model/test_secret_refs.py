@@ -19,6 +19,25 @@ from hourhand.model.secret_refs import (
 VALUES = SecretValues({"TOKEN": "t0ken", "KEY": "-----BEGIN\nkey"})
 
 
+@pytest.mark.parametrize(
+    "path", ["output", "output/x", "artifact/main.py", ".hourhand-progress", ".hourhand-tmp", ".hourhand-tmp/x"]
+)
+def test_no_secret_file_lies_where_it_is_published_or_in_the_way(path: str) -> None:
+    [fault] = secret_file_faults({path: {"secret": "KEY"}, "tls/output": {"secret": "TOKEN"}})
+    assert (fault.pointer, fault.code) == ("/secret_files/" + path.replace("/", "~1"), "path-reserved")
+
+
+def test_all_that_is_wrong_with_secret_files_is_told_at_once() -> None:
+    faults = secret_file_faults({"output/x": {"secret": "no name"}, "../a": 1, "artifact": {"secret": "KEY"}})
+    assert [(fault.pointer, fault.code) for fault in faults] == [
+        ("/secret_files/output~1x", "path-reserved"),
+        ("/secret_files/output~1x/secret", "invalid-reference"),
+        ("/secret_files/..~1a", "path-outside-workdir"),
+        ("/secret_files/..~1a", "wrong-type"),
+        ("/secret_files/artifact", "path-reserved"),
+    ]
+
+
 def test_references_are_found_where_texts_may_be_secrets_and_nowhere_else() -> None:
     payload = {
         "argv": ["env", {"secret": "NOT_HERE"}],

@@ -27,6 +27,8 @@ class AdviceView(msgspec.Struct, kw_only=True):
     runs: int
     """How many of the last runs say what they took."""
     memory_bytes_p95: int | None
+    memory_cached_p95: int | None
+    """How much of it may be the cache of files."""
     cpu_p95: float | None
     """Cores, on the average of each run."""
     remarks: list[RemarkView]
@@ -114,6 +116,7 @@ class PlacingRoutes:
             job_id=job_id,
             runs=found.samples,
             memory_bytes_p95=found.memory_bytes_p95,
+            memory_cached_p95=found.memory_cached_p95,
             cpu_p95=found.cpu_p95,
             remarks=remarks,
         )
