@@ -94,7 +94,7 @@ class Oracle:
         dues = [due for due in dues if due.minute % job.every == 0]
         concerning = [held for held in self.pauses if self._concerns(held, job_id, job)]
         told = {due: "excluded" for due in dues if any(begin <= due < end for begin, end in job.closed)}
-        told |= self._paused(job, [due for due in dues if due not in told], concerning)
+        told |= (paused := self._paused(job, [due for due in dues if due not in told], concerning))
         late: dict[datetime, list[datetime]] = {}
         for due in dues:
             if due not in told:
@@ -104,7 +104,8 @@ class Oracle:
                     late.setdefault(at, []).append(due)
         for at, group in late.items():
             inside = [due for due in group if at - due <= job.window]
-            keep = {"none": 0, "last": 1, "all": 1000}[job.catchup]
+            is_one_fresh = any(at - GRACE <= due <= at and told[due] == "run" for due in dues if due not in paused)
+            keep = {"none": 0, "last": 0 if is_one_fresh else 1, "all": 1000}[job.catchup]
             for due in group:
                 if due not in inside[len(inside) - min(keep, len(inside)) :]:
                     told[due] = "missed"
