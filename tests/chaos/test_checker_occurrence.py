@@ -267,8 +267,31 @@ def silent_from_35_to_97(catchup: str, runs: list[float], missed: list[tuple[flo
     return story
 
 
+def test_no_late_due_time_runs_under_catch_up_last_beside_one_within_the_grace() -> None:
+    assert_accepted(silent_from_35_to_97("last", [], [(40.0, 80.0)]), 3, 28)
+
+
+def silent_from_45_to_98(runs: list[float], missed: tuple[float, float]) -> Story:
+    """The same, due every twenty seconds: at 98 s none is within the grace."""
+    story = Story(125.0)
+    job = story.job(schedule="every", every_seconds=20.0, anchor=20.0, catchup="last", overlap="allow")
+    story.fault("postgres_restart", 45.0, 97.0)
+    for due in (20.0, 40.0):
+        story.life(job, due)
+    for due in runs:
+        story.life(job, due, at=98.0, start=98.1)
+    story.missed(job, *missed, round((missed[1] - missed[0]) / 20) + 1, at=98.0, reason="catchup_last")
+    for due in (100.0, 120.0):
+        story.life(job, due)
+    return story
+
+
 def test_the_newest_late_due_time_runs_under_catch_up_last() -> None:
-    assert_accepted(silent_from_35_to_97("last", [80.0], [(40.0, 70.0)]), 3, 28)
+    assert_accepted(silent_from_45_to_98([80.0], (60.0, 60.0)), 3, 28)
+
+
+def test_a_newest_late_due_time_that_does_not_run_under_catch_up_last_is_caught() -> None:
+    assert_caught(silent_from_45_to_98([], (60.0, 80.0)), 28)
 
 
 def test_all_late_due_times_run_under_catch_up_all() -> None:
@@ -295,7 +318,7 @@ def test_late_due_times_before_the_window_do_not_run() -> None:
     [
         ("last", [70.0, 80.0], [(40.0, 60.0)]),
         ("last", [70.0], [(40.0, 60.0), (80.0, 80.0)]),
-        ("last", [], [(40.0, 80.0)]),
+        ("last", [80.0], [(40.0, 70.0)]),
         ("all", [80.0], [(40.0, 70.0)]),
         ("none", [80.0], [(40.0, 70.0)]),
     ],
@@ -307,23 +330,23 @@ def test_late_runs_that_the_policy_does_not_name_are_caught(
 
 
 def test_a_late_due_time_that_nobody_accounts_for_is_caught() -> None:
-    assert_caught(silent_from_35_to_97("last", [80.0], [(40.0, 60.0)]), 3)
+    assert_caught(silent_from_35_to_97("last", [], [(40.0, 70.0)]), 3)
 
 
 # --- 3 and 28, with two schedules ------------------------------------------------------------------------------
 
 
 def silent_after_an_update(missed: tuple[float, float], version: int) -> Story:
-    """From 10, 20, 30 … to 63, 83, 103 …, and then nobody plans until 125 s. Each has two due times from 63 to 83."""
+    """From 10, 20, 30 … to 63, 83, 103 …, and then nobody plans until 120 s. Each has two due times from 63 to 83."""
     story = Story(140.0)
     job = story.job(**EVERY_TEN, overlap="allow")
     for due in (10.0, 20.0, 30.0, 40.0):
         story.life(job, due)
     story.update(job, 45.0, 2, schedule="every", every_seconds=20.0, anchor=63.0, overlap="allow")
-    story.fault("postgres_restart", 55.0, 124.0)
-    story.missed(job, *missed, 2, at=125.0, reason="catchup_last", version=version)
-    for due in (103.0, 123.0):
-        story.life(job, due, at=125.0, start=125.1)
+    story.fault("postgres_restart", 55.0, 119.0)
+    story.missed(job, *missed, 2, at=120.0, reason="catchup_last", version=version)
+    story.life(job, 103.0, at=120.0, start=120.1)
+    story.life(job, 123.0)
     return story
 
 

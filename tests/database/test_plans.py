@@ -520,6 +520,20 @@ async def test_without_a_pause_nobody_looks_at_more_than_an_empty_table(ground: 
 
 
 @both_ways
+async def test_pauses_of_weeks_are_looked_through_once_for_all_jobs_of_a_batch(ground: Ground, settled: bool) -> None:
+    schema, jobs = ground.database.schema, [ground.jobs[number] for number in range(1, 401, 2)]
+    weeks = f"""
+        INSERT INTO {schema}.pauses (namespace_id, labels, paused_at, paused_by, ended_at, catch_up, settled)
+        SELECT {NAMESPACE}, '{{"team": "ops"}}', due, 'ada', due + interval '1 minute', 'none', true
+          FROM generate_series(timestamptz '2029-01-01', timestamptz '2029-02-10', interval '10 minutes') due"""
+    plan = await explain(ground, "pauses.sql", "pause_spans", settled, after=weeks, job_ids=jobs)
+    assert_by_index(plan, ground, 2000, rows=0)
+    job = {"namespace_id": NAMESPACE, "job_id": jobs[0]}
+    plan = await explain(ground, "pauses.sql", "pause_spans_since", settled, after=weeks, **job, since=at(0))
+    assert_by_index(plan, ground, 400, rows=0)
+
+
+@both_ways
 async def test_jobs_that_fail_are_found_by_their_runs(ground: Ground, settled: bool) -> None:
     run_ids = [ground.run_id(number) for number in range(1, 101)]
     plan = await explain(ground, "pauses.sql", "pause_failing", settled, run_ids=run_ids, now=at(0))

@@ -169,7 +169,9 @@ async def test_a_run_that_is_made_late_does_not_run_beside_one_that_was_asked_fo
     assert await claim(store, 1, at(15)) == []
 
 
-@pytest.mark.parametrize(("overlap", "shown"), [(None, 1), (Overlap.SKIP, 1), (Overlap.QUEUE_ALL, 99)])
+@pytest.mark.parametrize(
+    ("overlap", "shown"), [(None, 1), (Overlap.SKIP, 1), (Overlap.QUEUE_ONE, 2), (Overlap.QUEUE_ALL, 99)]
+)
 async def test_of_those_that_are_caught_up_one_after_the_other_only_the_first_in_line_is_looked_at(
     store: Store, overlap: Overlap | None, shown: int
 ) -> None:

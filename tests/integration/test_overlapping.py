@@ -74,6 +74,38 @@ async def test_what_is_caught_up_runs_one_after_the_other_where_runs_do_not_over
     assert set(stage.most_running.values()) == {1}
 
 
+async def test_what_is_caught_up_runs_one_after_the_other_where_one_waits_and_one_on_time_waits_behind_them(
+    stage: Stage,
+) -> None:
+    await stage.job(Policy(overlap=QUEUE_ONE), catchup=CatchUpPolicy(CatchUp.ALL, runs_max=4))
+    await stage.go(95)
+    dues = [40, 50, 60, 70, 80, 90]  # four that are late, and two within the grace
+    for place, due in enumerate(dues):
+        await stage.go(100 + 10 * place)
+        assert stage.started == dues[: place + 1]
+        await stage.end(due)
+    await stage.go(151)
+    assert stage.started == [*dues, 100]
+    fates = await stage.fates()
+    assert {fates[due] for due in dues} == {("succeeded", None)}
+    assert {fates[due] for due in (110, 120, 130, 140)} == {("skipped", "overlap")}
+    assert set(stage.most_running.values()) == {1}
+
+
+async def test_of_what_is_caught_up_one_waits_where_an_earlier_run_was_in_its_way_at_the_due_instant(
+    stage: Stage,
+) -> None:
+    await stage.job(Policy(overlap=QUEUE_ONE), catchup=CatchUpPolicy(CatchUp.ALL))
+    await stage.go(0)
+    await stage.go(65)
+    fates = await stage.fates()
+    assert (fates[0], fates[10]) == (("running", None), ("waiting", None))
+    assert {fates[due] for due in (20, 30, 40, 50, 60)} == {("skipped", "overlap")}
+    await stage.end(0)
+    await stage.go(66)
+    assert stage.started == [0, 10]
+
+
 async def test_one_that_fails_keeps_its_place_before_others_that_are_caught_up(stage: Stage) -> None:
     await stage.job(catchup=CatchUpPolicy(CatchUp.ALL), retry=RetryPolicy(1))
     await stage.go(50)

@@ -37,9 +37,13 @@ class Held:
     since: datetime
     until: datetime | None = None
     resumed_at: datetime | None = None
+    catch_up: str = "none"
 
     def is_in_force(self, now: datetime) -> bool:
-        return self.resumed_at is None and (self.until is None or self.until > now)
+        return not self.is_over(now)
+
+    def is_over(self, now: datetime) -> bool:
+        return any(end is not None and end <= now for end in (self.until, self.resumed_at))
 
     def covers(self, due: datetime) -> bool:
         before_until = self.until is None or due < self.until
@@ -56,7 +60,7 @@ class Known:
     catchup: str
     window: timedelta
     acts: list[datetime] = field(default_factory=list)
-    """When somebody paused or resumed it alone: what was overdue is settled then."""
+    """When somebody paused or resumed it alone: what was overdue is settled then, also of pauses that go on."""
     is_paused: bool = False
     """Whether it was paused alone and not resumed since. Resuming what is not paused does nothing at all."""
     closed: list[tuple[datetime, datetime]] = field(default_factory=list)
@@ -76,18 +80,21 @@ class Oracle:
                 return
         self.pauses.append(Held(scope, name, now, until))
 
-    def resume(self, scope: str, name: Any, now: datetime) -> None:
+    def resume(self, scope: str, name: Any, now: datetime, catch_up: str) -> None:
         for held in self.pauses:
             if (held.scope, held.name) == (scope, name) and held.is_in_force(now):
-                held.resumed_at = now
+                held.resumed_at, held.catch_up = now, catch_up
+
+    def is_paused_alone(self, job_id: UUID, now: datetime) -> bool:
+        return any(held.name == job_id and held.is_in_force(now) for held in self.pauses)
 
     def ledger(self, job_id: UUID, end: datetime) -> list[tuple[datetime, str]]:
         job = self.jobs[job_id]
         dues = [START + MINUTE * step for step in range(1, 1000) if START + MINUTE * step <= end]
         dues = [due for due in dues if due.minute % job.every == 0]
         concerning = [held for held in self.pauses if self._concerns(held, job_id, job)]
-        told = {due: "paused" for due in dues if any(held.covers(due) for held in concerning)}
-        told |= {due: "excluded" for due in dues if any(begin <= due < end for begin, end in job.closed)}
+        told = {due: "excluded" for due in dues if any(begin <= due < end for begin, end in job.closed)}
+        told |= (paused := self._paused(job, [due for due in dues if due not in told], concerning))
         late: dict[datetime, list[datetime]] = {}
         for due in dues:
             if due not in told:
@@ -97,11 +104,35 @@ class Oracle:
                     late.setdefault(at, []).append(due)
         for at, group in late.items():
             inside = [due for due in group if at - due <= job.window]
-            keep = {"none": 0, "last": 1, "all": 1000}[job.catchup]
+            is_one_fresh = any(at - GRACE <= due <= at and told[due] == "run" for due in dues if due not in paused)
+            keep = {"none": 0, "last": 0 if is_one_fresh else 1, "all": 1000}[job.catchup]
             for due in group:
                 if due not in inside[len(inside) - min(keep, len(inside)) :]:
                     told[due] = "missed"
         return sorted(told.items())
+
+    def _paused(self, job: Known, dues: list[datetime], concerning: list[Held]) -> dict[datetime, str]:
+        """What pauses hold is decided about when all of them are over, or somebody pauses or resumes the job alone.
+        The strictest counts, and one that still goes on is as strict as can be. `last` runs the newest of all that one
+        pause leaves to be decided about at one time."""
+        told: dict[datetime, str] = {}
+        newest: dict[tuple[datetime, int], datetime] = {}
+        for due in dues:
+            covering = [held for held in concerning if held.covers(due)]
+            if not covering:
+                continue
+            told[due] = "paused"
+            covering.sort(key=lambda held: held.scope != "job")
+            plans = [p for p in self.planned if p >= due and all(held.is_over(p) for held in covering)]
+            decided = min([*plans, *(act for act in job.acts if act >= due)], default=None)
+            if decided is None:
+                continue
+            strict = [held.catch_up if held.is_over(decided) else "none" for held in covering]
+            if "none" not in strict and "last" in strict:
+                newest[decided, id(covering[strict.index("last")])] = due
+            elif "none" not in strict:
+                told[due] = "run"
+        return told | dict.fromkeys(newest.values(), "run")
 
     @staticmethod
     def _concerns(held: Held, job_id: UUID, job: Known) -> bool:
@@ -159,17 +190,20 @@ class Day:
         scope = self.chance.choice(["job", "job", "label", "queue", "cluster"])
         names: dict[str, list[Any]] = {"job": list(self.oracle.jobs), "label": ["a", "b"], "queue": ["x", "y"]}
         name = self.chance.choice(names.get(scope, [""]))
-        if self.chance.random() < 0.5:
+        was_paused = scope == "job" and self.oracle.is_paused_alone(name, now)
+        pauses = self.chance.random() < 0.5
+        if pauses:
             until = None if self.chance.random() < 0.5 else now + SECOND * self.chance.randint(20, 1500)
             await self._pause(scope, name, until)
             self.oracle.pause(scope, name, now, until)
-            pauses = True
         else:
-            await self._resume(scope, name)
-            self.oracle.resume(scope, name, now)
-            pauses = False
+            # Of a job whose own pause is over by itself nothing is caught up.
+            catch_up = self.chance.choice(["none", "last", "all", "all"]) if scope != "job" or was_paused else "none"
+            await self._resume(scope, name, catch_up)
+            self.oracle.resume(scope, name, now, catch_up)
         if scope == "job" and (pauses or self.oracle.jobs[name].is_paused):
-            self.oracle.jobs[name].acts.append(now)
+            if not (pauses and was_paused):
+                self.oracle.jobs[name].acts.append(now)
             self.oracle.jobs[name].is_paused = pauses
 
     async def _pause(self, scope: str, name: Any, until: datetime | None) -> None:
@@ -182,14 +216,15 @@ class Day:
             words = f"team:{name}" if scope == "label" else ""
             await self.stage.pauses.pause(CALLER, PauseScope(scope), words, request)
 
-    async def _resume(self, scope: str, name: Any) -> None:
+    async def _resume(self, scope: str, name: Any, catch_up: str) -> None:
+        request = ResumeRequest(catch_up=catch_up)
         if scope == "job":
-            await self.stage.jobs.resume(CALLER, name)
+            await self.stage.jobs.resume(CALLER, name, CatchUp(catch_up))
         elif scope == "queue":
-            await self.stage.queues.resume(CALLER, name, ResumeRequest())
+            await self.stage.queues.resume(CALLER, name, request)
         else:
             words = f"team:{name}" if scope == "label" else ""
-            await self.stage.pauses.resume(CALLER, PauseScope(scope), words, ResumeRequest())
+            await self.stage.pauses.resume(CALLER, PauseScope(scope), words, request)
 
     async def plan(self, now: datetime) -> None:
         self.stage.clock.time = now

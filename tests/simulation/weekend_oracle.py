@@ -52,7 +52,8 @@ def expected_ledger(spec: Spec, begin: datetime, end: datetime, outage: Outage) 
     open_dues = [due for due in dues if due not in set(paused)]
     late = [due for due in open_dues if outage.begin + AHEAD < due < outage.end - GRACE]
     inside = [due for due in late if outage.end - due <= spec.window]
-    keep = {"last": 1, "all": spec.most, "none": 0}[spec.catchup]
+    is_one_fresh = any(outage.end - GRACE <= due <= outage.end for due in open_dues)
+    keep = {"last": 0 if is_one_fresh else 1, "all": spec.most, "none": 0}[spec.catchup]
     caught = inside[len(inside) - min(keep, len(inside)) :]
     for due in late:
         if due not in caught:

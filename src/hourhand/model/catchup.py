@@ -1,9 +1,9 @@
 """What becomes of due times that passed while nobody was planning, or while the job was paused.
 
 Due times at most `GRACE` old all run: that is the time a shard may take to change hands. Older ones follow
-the job's choice: within `window`, `last` runs only the newest, `all` every one up to a cap, `none` none. Due times of a
-pause do not run, unless whoever ended it wanted some. What was asked for by its instant (`now`, `at`) runs, however
-late. What does not run the ledger has, as ranges with a count.
+the job's choice: within `window`, `last` runs the newest unless a younger one runs anyway, `all` every one up to a cap,
+`none` none. Due times of a pause do not run, unless whoever ended it wanted some. What was asked for by its instant
+(`now`, `at`) runs, however late. What does not run the ledger has, as ranges with a count.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -185,7 +185,7 @@ def plan_walk(
     if due is None or due > now + horizon:
         return Plan(fires, missed, due)
     parts = _parts(due, now, horizon, policy, pauses)
-    since = _Since(walk.timing, parts, policy)
+    since = _Since(walk.timing, parts, policy, now)
     once = walk.once()
     at = 0
     while due is not None and due <= now + horizon and walk.left > 0 and len(fires) < fires_max:
@@ -276,7 +276,7 @@ def _parts(
 class _Since:
     """From when on due times run: the cap is for all parts that share it together, and the newest come first."""
 
-    def __init__(self, timing: Timing, parts: Sequence[_Part], policy: CatchUpPolicy) -> None:
+    def __init__(self, timing: Timing, parts: Sequence[_Part], policy: CatchUpPolicy, now: datetime) -> None:
         self._timing = _recurring_only(timing)
         if type(timing) is not Timing:  # calendars may leave nothing for years: nobody looks further than this plan
             last = parts[-1].end - _TICK
@@ -284,6 +284,7 @@ class _Since:
             self._timing = with_fields(self._timing, end_at=end_at)
         self._parts = [part for part in parts if not part.held]
         self._runs_max = policy.runs_max
+        self._now = now
         self._known: dict[Hashable, datetime] = {}
 
     def __call__(self, part: _Part) -> datetime:
@@ -296,6 +297,8 @@ class _Since:
         return self._known[part.shares]
 
     def _found(self, shares: Hashable) -> datetime:
+        if shares == _LAST and self._is_one_fresh():
+            return _NEVER
         wanted = self._runs_max if shares == _ALL else 1
         for part in reversed(self._parts):
             if part.shares == shares:
@@ -304,6 +307,11 @@ class _Since:
                 if wanted <= 0:
                     return newest[0]
         return _ALWAYS
+
+    def _is_one_fresh(self) -> bool:
+        """Whether the last of all that has passed is merely late, and runs without being caught up."""
+        fresh = [(part.begin, min(part.end, self._now + _TICK)) for part in self._parts if part.reason is None]
+        return any(newest_before(self._timing, begin, end, 1) for begin, end in fresh if begin < end)
 
 
 def _recurring_only(timing: Timing) -> Timing:

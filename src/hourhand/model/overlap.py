@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum, auto
+from typing import Final
 from uuid import UUID
 
 from hourhand.model.policy import OnNextDue, Overlap
@@ -31,6 +32,8 @@ class Sibling:
     """It waits for its own turn, by the same policy."""
     ready_at: datetime | None = None
     """Since when it may start."""
+    caught_up: bool = False
+    """It was made after its due time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +45,22 @@ class Judgement:
     """Earlier runs whose place it takes."""
 
 
+_FEW_WAIT: Final = (Overlap.SKIP, Overlap.QUEUE_ONE)
+
+
 def policy_for_caught_up(policy: Overlap, due: datetime, earlier: Sequence[Sibling]) -> Overlap:
     """What counts for a run that was made after its due time. Nobody could judge it then, and what has been made
     since was not in its way: it is one of many that somebody wants to have run, and they run one after the other."""
-    if policy is Overlap.SKIP and not any(sibling.ready_at is None or sibling.ready_at <= due for sibling in earlier):
+    if policy in _FEW_WAIT and not any(sibling.ready_at is None or sibling.ready_at <= due for sibling in earlier):
         return Overlap.QUEUE_ALL
     return policy
 
 
-def judge(policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Sequence[Sibling]) -> Judgement:
-    """`earlier`: every unfinished run of the job that stands for an earlier time."""
+def judge(
+    policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Sequence[Sibling], *, caught_up: bool = False
+) -> Judgement:
+    """`earlier`: every unfinished run of the job that stands for an earlier time. `caught_up`: it was itself made after
+    its due time."""
     superseded: list[UUID] = []
     if on_next_due is OnNextDue.SUPERSEDE:
         superseded = [sibling.run_id for sibling in earlier if sibling.retrying]
@@ -67,6 +76,8 @@ def judge(policy: Overlap, waiting_max: int, on_next_due: OnNextDue, earlier: Se
             return Judgement(Fate.WAIT, asked, superseded)
         case Overlap.QUEUE_ONE:
             waiting_max = 1
+            if not caught_up:  # those run one after the other, whatever comes: the one that waits is the next on time
+                before_it = sum(sibling.held_back and not sibling.caught_up for sibling in earlier)
         case Overlap.QUEUE_ALL:
             pass
     # One that is not run itself takes nobody's place.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
@@ -47,6 +47,8 @@ class Turn:
     """The single scheduled run of its job, if the job runs once."""
     caught_up: bool = False
     """It was made after its due time, when somebody planned again."""
+    jitter: timedelta = timedelta()
+    """How much later than its due time a run of its job may be ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ class TurnStore(Protocol):
 
     async def waiting_turns(self, node_id: int, limit: int, after: Turn | None = None) -> list[Turn]:
         """Runs of the node's shards that wait behind earlier ones of their job, those due first; those that follow
-        `after`. Of those that were asked for with `queue_all` only the first of a job, if no other waits before it."""
+        `after`. Of those that were asked for with `queue_all` only the first of a job, if no other waits before it; of
+        those that were caught up together only the first, or the first two, as far as they decide about the others."""
 
     async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
         """The unfinished runs of their jobs that may be in their way, themselves among them."""

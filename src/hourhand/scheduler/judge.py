@@ -97,7 +97,7 @@ class Judge:
             # Requests and catching up have bounds of their own for how many there are.
             boundless = turn.asked_for or overlap is not turn.overlap
             waiting_max = len(earlier) + 1 if boundless else turn.policy.overlap_max
-            judged = judge(overlap, waiting_max, turn.policy.on_next_due, earlier)
+            judged = judge(overlap, waiting_max, turn.policy.on_next_due, earlier, caught_up=turn.caught_up)
             if judged.fate is Fate.SKIP:
                 skips.append((turn.run_id, Reason.OVERLAP))
             elif judged.fate is Fate.GO:

@@ -179,12 +179,19 @@ class JobAccounts:
             first, until = _first_in(span, timing), min(now, span.end - _TICK)
             if first is None or first > until:
                 return Plan([], [], first)
-            found = _counted(overdue(timing, first, until, definition.catchup, [span]))
+            spans = [span, *await self._beside(db, old, span)]
+            found = _counted(overdue(timing, first, until, definition.catchup, spans))
         except ZoneFault:
             return Plan([], [], None)
         if timing.max_runs is not None:
             found = within(await self._facts.budget_left(db, old["job_id"]), found)
         return found
+
+    async def _beside(self, db: Connection, old: Record, span: PauseSpan) -> list[PauseSpan]:
+        """Pauses of many that hold some of what fell into the job's own pause: they may have less of it run."""
+        if span.catch_up is CatchUp.NONE:
+            return []
+        return await self._pauses.spans_since(db, old["namespace_id"], old["job_id"], span.start)
 
     async def _own_span(
         self, db: Connection, old: Record, now: datetime, timing: Timing, catch_up: CatchUp = CatchUp.NONE

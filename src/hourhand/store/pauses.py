@@ -109,6 +109,11 @@ class Pauses:
         rows = await self._fetch(db, "pause_spans", job_ids=[job_id])
         return (await self._spans(rows)).get(job_id, [])
 
+    async def spans_since(self, db: Connection, namespace_id: int, job_id: UUID, since: datetime) -> list[PauseSpan]:
+        """Those that bear on what a job was due after an instant, wherever its cursor stands, or if it has none."""
+        rows = await self._fetch(db, "pause_spans_since", namespace_id=namespace_id, job_id=job_id, since=since)
+        return (await self._spans(rows)).get(job_id, [])
+
     async def own_pauses_over(self, now: datetime, limit: int) -> list[tuple[int, UUID]]:
         """Jobs, each with its namespace, whose own pause is over and held more than one due time."""
         rows = await self._database.fetch(self._queries["own_pauses_over"], now=now, limit=limit)

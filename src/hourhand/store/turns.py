@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from hourhand.database.connections import Database
+from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
 from hourhand.model.catchup import was_made_late
 from hourhand.model.durations import parse_duration
@@ -44,13 +44,15 @@ class Turns:
                 policy_from_json(row["policy"]),
                 row["asked_for"],
                 row["once_run_id"],
-                row["untried"] and was_made_late(row["scheduled_for"], row["ready_at"], _jitter(row["jitter"])),
+                _was_caught_up(row, _jitter(row["jitter"])),
+                _jitter(row["jitter"]),
             )
             for row in rows
         ]
 
     async def unfinished_of(self, turns: Sequence[Turn]) -> list[Unfinished]:
         last: dict[UUID, UUID] = {}
+        jitters = {turn.job_id: turn.jitter for turn in turns}
         for turn in turns:
             last[turn.job_id] = max(turn.run_id, last.get(turn.job_id, turn.run_id))
         rows = await self._database.fetch(
@@ -63,7 +65,14 @@ class Turns:
             Unfinished(
                 row["job_id"],
                 row["scheduled_for"],
-                Sibling(row["run_id"], RunState(row["state"]), row["retrying"], row["held_back"], row["ready_at"]),
+                Sibling(
+                    row["run_id"],
+                    RunState(row["state"]),
+                    row["retrying"],
+                    row["held_back"],
+                    row["ready_at"],
+                    _was_caught_up(row, jitters[row["job_id"]]),
+                ),
             )
             for row in rows
         ]
@@ -92,6 +101,10 @@ class Turns:
 
     async def free_stray_slots(self) -> int:
         return await self._live_runs.free_strays()
+
+
+def _was_caught_up(row: Record, jitter: timedelta) -> bool:
+    return bool(row["untried"]) and was_made_late(row["scheduled_for"], row["ready_at"], jitter)
 
 
 def _jitter(stored: str | None) -> timedelta:

@@ -1,7 +1,7 @@
 """Each due time is accounted for once, and nothing runs that nobody asked for. The due times are worked out apart."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -206,10 +206,15 @@ def misfire(history: History) -> Findings:
             if entry.at is not None and entry.reason.startswith("catchup"):
                 version = entry.version or max(versions)
                 late += [Late(entry.at, due, False, version) for due in _expanded(log, entry)]
+        made = {
+            micros(row.scheduled_for): (log.events[row.run_id][0].at, row.version)
+            for row in log.runs_of_job.get(job_id, ())
+            if row.cause != "manual" and log.events.get(row.run_id)
+        }
         for plan in _plans(late):
             spec = log.spec(job_id, plan[0].version)
             if spec is not None:
-                _judge_plan(findings, job_id, spec, plan, history.settings.catchup_grace_seconds)
+                _judge_plan(findings, job_id, spec, plan, made, history.settings.catchup_grace_seconds)
     return findings
 
 
@@ -223,7 +228,14 @@ def _plans(late: list[Late]) -> list[list[Late]]:
     return plans
 
 
-def _judge_plan(findings: Findings, job_id: str, spec: JobSpec, plan: list[Late], grace: float) -> None:
+def _judge_plan(
+    findings: Findings,
+    job_id: str,
+    spec: JobSpec,
+    plan: list[Late],
+    made: Mapping[int, tuple[float, int]],
+    grace: float,
+) -> None:
     planned_at = plan[-1].at
     slack = micros(EDGE_SECONDS)
     fresh_from = micros(planned_at - grace)
@@ -238,11 +250,32 @@ def _judge_plan(findings: Findings, job_id: str, spec: JobSpec, plan: list[Late]
     uncertain = {due for due in dues if abs(due - edge) <= slack}
     for cut in cuts:
         inside = [due for due in dues[:cut] if due >= edge]
-        keep = min({"last": 1, "all": spec.catchup_max_runs, "none": 0}[spec.catchup], len(inside))
-        if runs - uncertain == {*inside[len(inside) - keep :], *dues[cut:]} - uncertain:
-            return
+        for wanted in _wanted(spec, plan, made, grace, any_fresh=cut < len(dues)):
+            keep = min(wanted, len(inside))
+            if runs - uncertain == {*inside[len(inside) - keep :], *dues[cut:]} - uncertain:
+                return
     message = f"catch-up {spec.catchup}: {len(runs)} of {len(dues)} late due times run, which is not what it asks for"
     findings.violated(job_id, message, planned_at)
+
+
+def _wanted(
+    spec: JobSpec, plan: list[Late], made: Mapping[int, tuple[float, int]], grace: float, *, any_fresh: bool
+) -> set[int]:
+    """How many late ones may run. Under `last` it is none where one within the grace runs anyway: surely so if that was
+    made by the same plan and lies off the edges, perhaps if the schedule names one at all."""
+    if spec.catchup != "last":
+        return {spec.catchup_max_runs if spec.catchup == "all" else 0}
+    planned_at = plan[-1].at
+    begin, end = planned_at - grace, planned_at
+    surely = any(
+        micros(begin + EDGE_SECONDS) <= due <= micros(end - EDGE_SECONDS)
+        and abs(at - planned_at) <= SAME_PLAN_SECONDS
+        and version == plan[-1].version
+        for due, (at, version) in made.items()
+    )
+    if any_fresh or surely:
+        return {0}
+    return {0, 1} if due_between(spec, begin - EDGE_SECONDS, end + EDGE_SECONDS) else {1}
 
 
 def _may_cut(dues: list[int], place: int, fresh_from: int, slack: int) -> bool:

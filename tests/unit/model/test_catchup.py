@@ -94,13 +94,30 @@ def test_due_times_within_the_grace_all_run_whatever_the_policy(policy: CatchUpP
     assert found.fires == [NOW - GRACE + seconds(second) for second in range(1, 18)]
 
 
-def test_last_runs_only_the_newest_of_the_stale_ones() -> None:
+@pytest.mark.parametrize("ahead", [GRACE + seconds(1), -seconds(1)])
+def test_last_runs_only_the_newest_of_the_stale_ones(ahead: timedelta) -> None:
+    """The next one is still to come, be it within the horizon."""
+    timing = every(600, NOW - ahead - timedelta(days=30))
+    found = planned(timing, timedelta(minutes=50), CatchUpPolicy(CatchUp.LAST, timedelta(hours=1)))
+    *stale, newest = timing.due_between(NOW - timedelta(minutes=50), NOW, 10)
+    assert [due for due in found.fires if due <= NOW] == [newest]
+    [gap] = found.missed
+    assert (gap.first, gap.last, gap.count, gap.reason) == (stale[0], stale[-1], len(stale), Reason.CATCHUP_LAST)
+
+
+def test_last_runs_no_stale_one_beside_one_within_the_grace() -> None:
     found = planned(every(600), timedelta(minutes=50), CatchUpPolicy(CatchUp.LAST, timedelta(hours=1)))
-    *stale, newest, fresh = [NOW - seconds(600 * back) for back in range(4, -1, -1)]
-    assert found.fires == [newest, fresh]
+    *stale, fresh = [NOW - seconds(600 * back) for back in range(4, -1, -1)]
+    assert found.fires == [fresh]
     assert [(gap.first, gap.last, gap.count, gap.reason) for gap in found.missed] == [
-        (stale[0], stale[-1], 3, Reason.CATCHUP_LAST)
+        (stale[0], stale[-1], 4, Reason.CATCHUP_LAST)
     ]
+
+
+def test_last_runs_a_stale_one_where_those_within_the_grace_are_paused() -> None:
+    span = PauseSpan(NOW - GRACE - seconds(1), NOW + seconds(1e-6))
+    found = plan(every(5), NOW - seconds(60), NOW + seconds(1e-6), HORIZON, CatchUpPolicy(), pauses=[span])
+    assert found.fires == [NOW - seconds(20)]
 
 
 def test_all_runs_every_stale_one_inside_the_window() -> None:
@@ -157,7 +174,7 @@ def test_a_long_silence_that_must_be_walked_over_is_cut_and_the_next_plan_goes_o
     second = plan(timing, first.next_due, NOW, HORIZON, policy)
     assert (second.fires, second.next_due) == ([], cursor + seconds(200))
     third = plan(timing, cursor + seconds(200), NOW, HORIZON, policy)
-    assert third.fires == [NOW - seconds(back) for back in range(16, -3, -1)]
+    assert third.fires == [NOW - seconds(back) for back in range(15, -3, -1)]
 
 
 def test_a_cut_within_the_window_says_that_newer_ones_ran_instead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,8 +264,9 @@ def test_the_last_of_all_that_is_late_runs_and_not_the_last_before_each_pause() 
     hour = timedelta(hours=1)
     spans = [PauseSpan(NOW - 7.5 * hour, NOW - 5.5 * hour), PauseSpan(NOW - 3.5 * hour, NOW - 2.5 * hour)]
     policy = CatchUpPolicy(CatchUp.LAST, 24 * hour)
-    found = plan(every(3600), NOW - 9 * hour, NOW, HORIZON, policy, pauses=spans)
-    assert found.fires == [NOW - hour, NOW]
+    due = every(3600, NOW - timedelta(days=30) - seconds(60))
+    found = plan(due, NOW - 9 * hour - seconds(60), NOW, HORIZON, policy, pauses=spans)
+    assert found.fires == [NOW - seconds(60)]
     late = [(gap.reason, gap.count) for gap in found.missed]
     paused = Reason.PAUSED
     assert late == [
@@ -256,7 +274,7 @@ def test_the_last_of_all_that_is_late_runs_and_not_the_last_before_each_pause() 
         (paused, 2),
         (Reason.CATCHUP_LAST, 2),
         (paused, 1),
-        (Reason.CATCHUP_LAST, 1),
+        (Reason.CATCHUP_LAST, 2),
     ]
 
 

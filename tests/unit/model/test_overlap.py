@@ -61,10 +61,20 @@ def test_a_policy_decides_by_who_is_not_finished(policy: Overlap, earlier: list[
 def test_what_came_after_a_due_time_was_not_in_its_way() -> None:
     due = datetime(2030, 1, 1, tzinfo=UTC)
     before, after = (replace(RUNNING, ready_at=due + timedelta(seconds=seconds)) for seconds in (-1, 1))
-    assert policy_for_caught_up(Overlap.SKIP, due, [after]) is Overlap.QUEUE_ALL
-    assert policy_for_caught_up(Overlap.SKIP, due, [after, before]) is Overlap.SKIP
-    for policy in set(Overlap) - {Overlap.SKIP}:
+    few_wait = {Overlap.SKIP, Overlap.QUEUE_ONE}
+    for policy in few_wait:
+        assert policy_for_caught_up(policy, due, [after]) is Overlap.QUEUE_ALL
+        assert policy_for_caught_up(policy, due, [after, before]) is policy
+    for policy in set(Overlap) - few_wait:
         assert policy_for_caught_up(policy, due, [after]) is policy
+
+
+def test_the_one_that_queue_one_has_wait_is_one_on_time_where_others_are_caught_up() -> None:
+    line = [RUNNING, *(replace(sibling, caught_up=True) for sibling in (WAITING, WAITING_TOO))]
+    assert judge(Overlap.QUEUE_ONE, 1, OnNextDue.WAIT, line).fate is Fate.WAIT
+    assert judge(Overlap.QUEUE_ONE, 1, OnNextDue.WAIT, [*line, WAITING]).fate is Fate.SKIP
+    assert judge(Overlap.QUEUE_ONE, 1, OnNextDue.WAIT, line, caught_up=True).fate is Fate.SKIP
+    assert judge(Overlap.SKIP, 1, OnNextDue.WAIT, line).fate is Fate.SKIP
 
 
 def test_the_newest_run_has_earlier_ones_cancelled_once() -> None:

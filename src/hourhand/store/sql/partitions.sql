@@ -17,7 +17,9 @@ DELETE FROM hourhand.run_parts WHERE run_id < @before_id;
 DELETE FROM hourhand.ledger_ranges WHERE last_due < @before;
 
 -- name: prune_pauses
-DELETE FROM hourhand.pauses WHERE settled AND ended_at < @before;
+-- Not those in which a cursor still stands, because another pause holds it.
+DELETE FROM hourhand.pauses
+ WHERE settled AND ended_at < @before AND ended_at <= coalesce((SELECT min(next_fire) FROM hourhand.resting), 'infinity');
 
 -- name: prune_nodes
 -- Runs name their executor by its row, so it is kept as long as they are.

@@ -145,7 +145,8 @@ INSERT INTO hourhand.resting (job_id, next_fire, until) VALUES (@job_id, @next_f
 ON CONFLICT (job_id) DO UPDATE SET next_fire = excluded.next_fire, pause_id = NULL, until = excluded.until;
 
 -- name: settle_pauses
--- Pauses that are over bear on nobody once all cursors stand behind their end.
+-- Nobody needs to ask for pauses because of one that is over, once no cursor of the timetable stands before its end. Those
+-- that other pauses hold come back with these, and are asked about then.
 UPDATE hourhand.pauses p SET settled = true
  WHERE NOT p.settled AND p.ended_at < @now
    AND NOT EXISTS (SELECT FROM hourhand.resting r WHERE r.pause_id = p.pause_id)
@@ -162,13 +163,31 @@ SELECT EXISTS (SELECT FROM hourhand.pauses WHERE NOT settled) AS in_force,
              (SELECT min(until) FROM hourhand.resting WHERE until > @now)) AS next_end;
 
 -- name: pause_spans
--- The pauses that bear on each of the jobs, by their cursors.
-SELECT t.job_id, p.namespace_id, p.queue, p.labels, p.paused_at, p.paused_by, p.reason, p.until, p.ended_at, p.ended_by,
+-- The pauses that bear on each of the jobs: those that end behind its cursor, wherever that rests. Also such as are settled: a
+-- cursor that another pause holds may stand in them still.
+WITH cursors AS MATERIALIZED (
+    SELECT t.job_id, t.namespace_id, t.lane_id, t.recurring, coalesce(r.next_fire, t.next_fire) AS next_fire
+      FROM hourhand.timetable t LEFT JOIN hourhand.resting r ON r.job_id = t.job_id
+     WHERE t.job_id = ANY (@job_ids::uuid[])
+), near AS MATERIALIZED (                 -- once for all jobs: pauses are kept for weeks, and hardly any bears on somebody
+    SELECT p AS pause, least(p.until, p.ended_at, 'infinity') AS over_at FROM hourhand.pauses p
+     WHERE least(p.until, p.ended_at, 'infinity') > (SELECT min(next_fire) FROM cursors)
+)
+SELECT c.job_id, (n.pause).namespace_id, (n.pause).queue, (n.pause).labels, (n.pause).paused_at, (n.pause).paused_by,
+       (n.pause).reason, (n.pause).until, (n.pause).ended_at, (n.pause).ended_by, (n.pause).catch_up, (n.pause).pause_id
+  FROM cursors c JOIN near n ON n.over_at > c.next_fire
+   AND hourhand.pause_covers(n.pause, c.namespace_id, c.lane_id, c.job_id, c.recurring)
+ ORDER BY c.job_id, (n.pause).pause_id;
+
+-- name: pause_spans_since
+-- The same for one job that may have no cursor, because it is paused by itself: those that ended later than some instant.
+SELECT j.job_id, p.namespace_id, p.queue, p.labels, p.paused_at, p.paused_by, p.reason, p.until, p.ended_at, p.ended_by,
        p.catch_up, p.pause_id
-  FROM hourhand.timetable t, hourhand.pauses p
- WHERE t.job_id = ANY (@job_ids::uuid[]) AND NOT p.settled
-   AND hourhand.pause_covers(p, t.namespace_id, t.lane_id, t.job_id, t.recurring)
- ORDER BY t.job_id, p.pause_id;
+  FROM hourhand.jobs j
+  JOIN hourhand.pauses p ON least(p.until, p.ended_at, 'infinity') > @since
+   AND hourhand.pause_covers(p, j.namespace_id, j.lane_id, j.job_id, j.due_at IS NULL)
+ WHERE j.namespace_id = @namespace_id AND j.job_id = @job_id
+ ORDER BY p.pause_id;
 
 -- name: pause_failing
 -- Pauses jobs that asked for it and of which so many runs in a row have failed, since they were created or resumed. What

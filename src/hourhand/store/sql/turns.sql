@@ -22,12 +22,14 @@ SELECT s.owned, s.epoch,
 -- Runs of own shards that wait behind an earlier one of their job, those due first, one page, with that job's policy. Of
 -- those that were asked for in the order of a queue without end only the first is of interest: nothing becomes of the
 -- others as long as it waits, and there may be thousands. Likewise of those that were caught up together, which is when
--- runs for several due times are ready at the very same instant, where they run one after the other.
+-- runs for several due times are ready at the very same instant, where they run one after the other; with queue_one of the
+-- first two: the first may be the one that waits, and then the second says whether there may be more.
 WITH waiting AS MATERIALIZED (
     SELECT x.run_id, x.job_id, x.namespace_id, x.scheduled_for, x.ready_at, x.cause, x.attempt,
            x.cause = 2 AND row_number() OVER line > 1 AS later,
            x.cause = 1 AND x.attempt = 0 AND x.ready_at > x.scheduled_for
-           AND coalesce(lag(x.ready_at) OVER line = x.ready_at, false) AS caught_up_later
+           AND coalesce(lag(x.ready_at) OVER line = x.ready_at, false) AS caught_up_later,
+           coalesce(lag(x.ready_at, 2) OVER line = x.ready_at, false) AS third
       FROM hourhand.live_runs x
      WHERE x.waits_on = 0 AND x.state = 1
     WINDOW line AS (PARTITION BY x.job_id ORDER BY x.run_id)
@@ -45,7 +47,8 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
  WHERE (SELECT s.owner_id FROM hourhand.shards s
          WHERE s.shard = ((get_byte(uuid_send(w.job_id), 14) & 3) << 8) | get_byte(uuid_send(w.job_id), 15)) = @node_id
    AND (w.later AND (SELECT q.overlap FROM hourhand.run_requests q WHERE q.run_id = w.run_id) = 'queue_all') IS NOT TRUE
-   AND NOT (w.caught_up_later AND coalesce(j.policy ->> 'overlap', 'skip') = 'skip')
+   AND NOT (w.caught_up_later AND CASE coalesce(j.policy ->> 'overlap', 'skip')
+                                  WHEN 'skip' THEN true WHEN 'queue_one' THEN w.third ELSE false END)
    AND (@after_ready::timestamptz IS NULL OR (w.ready_at, w.run_id) > (@after_ready, @after_id::uuid))
  ORDER BY w.ready_at, w.run_id
  LIMIT @limit;
@@ -54,12 +57,12 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
 -- The unfinished runs of the given jobs that are in the way of some up to a last one, also the single one of a job that
 -- runs once: those before it, and what is in somebody's hands.
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0 AS retrying,
-       r.state = 1 AND r.waits_on = 0 AS held_back
+       r.state = 1 AND r.waits_on = 0 AS held_back, r.cause = 1 AND r.attempt = 0 AS untried
   FROM hourhand.live_runs r
  WHERE r.run_id = ANY (@once_run_ids::uuid[])
  UNION
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0,
-       r.state = 1 AND r.waits_on = 0
+       r.state = 1 AND r.waits_on = 0, r.cause = 1 AND r.attempt = 0
   FROM unnest(@job_ids::uuid[], @last_ids::uuid[]) AS x(job_id, last_id)
  CROSS JOIN LATERAL (
     SELECT * FROM hourhand.live_runs r
