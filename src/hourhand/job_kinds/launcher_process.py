@@ -169,6 +169,8 @@ class Launcher:
                 kernel.hide(hidden, room, self._stage)
                 self._view = kernel.View(room, self._stage, places, shared)
                 done.append(b"mounts")
+                if self._view.has_own_ipc:
+                    done.append(b"ipc")
             if self._view is None:
                 with contextlib.suppress(OSError):
                     self._fence = fence.Fence(places, shared)
@@ -217,14 +219,14 @@ class Launcher:
                 for group in groups:
                     joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
                 bounds = kernel.bounds([int(part) for part in limits])
-                mounts = None if view is None else view.mounts_of(attempt.name)
+                sight = None if view is None else view.sight_of(attempt.name)
                 if self._fence is not None:
                     rules = self._fence.rules_for(folders[-1])
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
                     apart = rules if contains == b"1" else None
-                    become = partial(self._become, program, handles, joins, bounds, mounts, start_in, apart)
+                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
@@ -285,7 +287,7 @@ class Launcher:
 
     def _become(
         self, program: kernel.Program, handles: Sequence[int], joins: Sequence[int], bounds: kernel.Bounds,
-        mounts: kernel.Mounts | None, start_in: bytes, rules: int | None,
+        sight: kernel.Sight | None, start_in: bytes, rules: int | None,
     ) -> None:  # fmt: skip
         """In the child: becomes the program, or says why not and ends. Never returns. Without rules it may gain
         rights."""
@@ -296,8 +298,8 @@ class Launcher:
                 os.write(join, b"0")
             for which, bound in bounds:
                 kernel.set_limit(which, bound)
-            if mounts is not None:
-                kernel.see_one_folder(mounts)
+            if sight is not None:
+                kernel.see_one_folder(*sight)
             if self._account is not None:
                 kernel.become(*self._account)
             kernel.die_with_parent()

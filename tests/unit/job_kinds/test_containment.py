@@ -473,6 +473,61 @@ async def test_shared_memory_is_the_attempts_own_and_goes_with_it(kind, make_tas
     assert not os.path.exists(name)
 
 
+# Makes a segment, a set of semaphores, a queue of each sort, or says which of them it finds by their names.
+SYSTEM_V: Final = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+key, create = int(sys.argv[1]), 0o1000 * (sys.argv[2] == "make")
+found = [libc.shmget(key, 4096, create | 0o666), libc.semget(key, 1, create | 0o666), libc.msgget(key, create | 0o666)]
+queue = b"/hourhand-%d" % key
+found.append(libc.mq_open(queue, 0o100 * bool(create) | 2, 0o666, None))
+print(*[int(each >= 0) for each in found], len(open("/proc/sysvipc/shm").readlines()) - 1, flush=True)
+if create:
+    time.sleep(1000)
+"""
+
+
+async def test_system_v_objects_and_message_queues_are_the_attempts_own_and_go_with_it(kind, make_task, until):
+    if "ipc" not in kind._programs._host.launcher.abilities:
+        pytest.skip("this kernel has no namespaces for them")
+    key = 0x48000000 + os.getpid()
+    first = make_task(python(SYSTEM_V, key, "make"))
+    running = asyncio.create_task(kind.run(first.task))
+    await until(lambda: first.of("stdout"))
+    assert first.of("stdout")[0] == "1 1 1 1 1"
+    namespaces = {os.readlink(f"/proc/{pid}/ns/ipc") for pid in processes_of(first.task)}
+    assert namespaces
+    assert os.readlink("/proc/self/ns/ipc") not in namespaces
+    assert await found_by_another(kind, make_task, key) == "0 0 0 0 0"
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await found_by_another(kind, make_task, key) == "0 0 0 0 0"
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
+
+
+async def found_by_another(kind, make_task, key):
+    second = make_task(python(SYSTEM_V, key, "look"))
+    assert await kind.run(second.task) == OK
+    return second.of("stdout")[0]
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/mqueue"), reason="this machine does not show message queues as files")
+async def test_message_queues_of_others_are_not_seen_as_files_either(kind, make_task):
+    if "ipc" not in kind._programs._host.launcher.abilities:
+        pytest.skip("this kernel has no namespaces for them")
+    ours = Path(f"/dev/mqueue/hourhand-test-{os.getpid()}")
+    ours.touch(0o666)
+    try:
+        logged = make_task(shell("ls /dev/mqueue; touch /dev/mqueue/theirs; ls /dev/mqueue"))
+        assert await kind.run(logged.task) == OK
+        assert logged.of("stdout") == ["theirs"]
+        assert not Path("/dev/mqueue/theirs").exists()
+    finally:
+        ours.unlink()
+
+
 async def test_a_program_cannot_see_signal_or_look_into_processes_outside(kind, make_task):
     ours = os.getpid()
     script = (
