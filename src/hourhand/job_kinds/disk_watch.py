@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hourhand.job_kinds.deep_folders import entries_below
 from hourhand.job_kinds.launcher_kernel import members
 
 LOOK_SECONDS: Final = 1.0
@@ -112,19 +113,14 @@ def bytes_used(folder: Path, group: str | None, enough: int) -> int:
         device = os.lstat(folder).st_dev
     except OSError:
         return 0
-    used, count = 0, 0
-    folders = [os.fspath(folder)]
-    while folders and used <= enough:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # it may be gone again, or closed to us
-            for entry in entries:
-                count += 1
-                if count % _ENTRIES_AT_ONCE == 0:
-                    time.sleep(_BREATH_SECONDS)  # others have something to do too
-                used += _bytes_of(entry, device, seen)
-                if used > enough:
-                    break
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
+    used = 0
+    with suppress(OSError):
+        for count, entry in enumerate(entries_below(folder), 1):
+            if count % _ENTRIES_AT_ONCE == 0:
+                time.sleep(_BREATH_SECONDS)  # others have something to do too
+            used += _bytes_of(entry, device, seen)
+            if used > enough:
+                break
     if used <= enough and group is not None:
         used += _bytes_without_name(group, device, seen)
     return used

@@ -7,18 +7,18 @@ to an executor that was killed; whoever opens next ends what still runs in it an
 import fcntl
 import os
 import pwd
-import shutil
 import signal
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hourhand.job_kinds.cgroups import remove_groups
+from hourhand.job_kinds.deep_folders import remove_below
 from hourhand.model.errors import BadConfiguration
 
 _PREFIX: Final = "hourhand-work-"
@@ -163,19 +163,13 @@ def remove_abandoned(base: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes the folder with everything in it, also what a job made unwritable for its own user."""
-
-    def open_up_and_retry(function: Callable[..., Any], path: str, _: Any) -> None:
-        with suppress(OSError):
-            for locked in (os.path.dirname(path), path):
-                if stat.S_ISDIR(os.lstat(locked).st_mode):
-                    os.chmod(locked, 0o700)
-            if function in (os.unlink, os.rmdir):
-                function(path)
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-
-    shutil.rmtree(folder, onerror=open_up_and_retry)
+    """Removes the folder with everything in it, also what a job made unwritable for its own user. What cannot be
+    removed is left, without a word: nobody could do anything about it here."""
+    with suppress(OSError):
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK) and stat.S_ISDIR(os.lstat(folder).st_mode):
+            os.chmod(folder, 0o700)
+        remove_below(folder)
+        os.rmdir(folder)
 
 
 def _locked(room: Path) -> int | None:

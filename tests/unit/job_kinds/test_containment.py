@@ -238,6 +238,32 @@ async def test_every_attempt_has_a_limit_of_disk(open_kind, make_task, shared):
     assert unsaid <= (facts.f_bavail * facts.f_frsize + 1000 * MB) / 2, "it cannot fill what is left"
 
 
+DIG: Final = """
+import os, sys
+for place in ("/tmp", os.environ["HOME"], os.environ["HOURHAND_OUTPUT_DIR"]):
+    os.chdir(place)
+    for _ in range(int(sys.argv[1])):
+        os.mkdir("n" * 200)
+        os.chdir("n" * 200)
+"""
+
+
+async def test_folders_deeper_than_any_path_are_cleared_up_like_others(open_kind, make_task, shared):
+    kind = await open_kind(work_root=str(shared / "work"))
+    digger = make_task(python(DIG, 2000))
+    looked = []
+
+    async def keep(folder):
+        looked.append(await asyncio.to_thread(os.listdir, folder))
+
+    digger.task.keep_outputs = keep
+    assert await kind.run(digger.task) == OK
+    assert looked == [["n" * 200]]
+    [room] = (shared / "work").iterdir()
+    assert [path for path in room.rglob("n*") if len(path.name) == 200] == []
+    assert await unharmed(kind, make_task)
+
+
 # --- nothing survives ---------------------------------------------------------------------------------------
 
 # It forks twice, leaves its session, wipes its environment (by becoming another program) and ignores SIGTERM.

@@ -3,6 +3,7 @@ import os
 import pytest
 
 from hourhand.job_kinds.disk_watch import DiskWatch, bytes_used
+from hourhand.job_kinds.work_folders import remove
 
 MB = 10**6
 PLENTY = 10**12
@@ -17,6 +18,21 @@ def test_every_file_counts_once_and_by_what_it_takes(tmp_path):
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(500 * MB)
     assert 2 * MB <= bytes_used(tmp_path, None, PLENTY) - empty < 2.2 * MB
+
+
+def test_nothing_hides_in_folders_that_are_deeper_than_any_path(tmp_path):
+    empty = bytes_used(tmp_path, None, PLENTY)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("n" * 200, dir_fd=handle)
+        below = os.open("n" * 200, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = below
+    with open(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=handle), "wb") as file:
+        file.write(os.urandom(2 * MB))
+    os.close(handle)
+    assert bytes_used(tmp_path, None, PLENTY) - empty >= 2 * MB
+    remove(tmp_path)
 
 
 def test_a_look_ends_when_it_has_seen_enough(tmp_path):
