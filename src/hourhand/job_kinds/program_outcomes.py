@@ -8,7 +8,7 @@ from typing import Final
 
 from hourhand.job_kinds.cgroups import number_in
 from hourhand.job_kinds.child import signal_name
-from hourhand.job_kinds.disk_watch import Watched
+from hourhand.job_kinds.disk_watch import Taken, Watched
 from hourhand.job_kinds.launcher import Ended
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.resources import Resources, tell_size
@@ -54,12 +54,15 @@ def _too_much_memory(resources: Resources | None) -> str:
     return f"needed more memory than the {allowed} of resources.memory, and the kernel ended it; declare more"
 
 
-def too_much_disk(used: int, limit: int, resources: Resources | None, error_tail: Iterable[str]) -> Failed:
+def too_much_disk(taken: Taken, limit: Taken, resources: Resources | None, error_tail: Iterable[str]) -> Failed:
     """Of a program that was ended for it."""
     is_declared = resources is not None and resources.disk is not None
     whose = "resources.disk" if is_declared else "its executor (kinds.disk_bytes_max)"
-    allowed = f"the {tell_size(limit)} of {whose}"
-    message = f"took {tell_size(used)} of disk, more than {allowed}, and was ended; declare more"
+    allowed = f"the {tell_size(limit.bytes)} of {whose}"
+    message = f"took {tell_size(taken.bytes)} of disk, more than {allowed}, and was ended; declare more"
+    if taken.files > limit.files:
+        allowed = f"the {limit.files} files and folders that its executor (kinds.disk_files_max) allows"
+        message = f"made more than {allowed} in its folder and its /tmp, and was ended; make fewer, or pack them"
     return Failed(Reason.DISK_LIMIT, clipped(message + "".join(f"\n{line}" for line in error_tail)))
 
 

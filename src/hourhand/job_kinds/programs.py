@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from hourhand.job_kinds.cgroups import GroupPlan, remove_groups
 from hourhand.job_kinds.child import first_of, to_the_end
-from hourhand.job_kinds.disk_watch import Watched
+from hourhand.job_kinds.disk_watch import Taken, Watched
 from hourhand.job_kinds.launcher import Ended, Launch, Launched, LauncherDied
 from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, many_of
@@ -128,7 +128,7 @@ class _Attempt:
         self._launched: Launched | None = None
         self._end: Ended | None = None
         self._disk: Watched | None = None
-        self._disk_used: int | None = None
+        self._disk_taken: Taken | None = None
         """It was ended for having taken so much disk."""
         self._pipes: list[int] = []
         self._readers: list[LineReader] = []
@@ -210,10 +210,10 @@ class _Attempt:
         assert self._folder is not None
         return [*([str(self._folder / self._inner)] if self._inner else []), str(self._folder)]
 
-    def _has_too_much(self, used: int) -> None:
+    def _has_too_much(self, taken: Taken) -> None:
         """It takes more disk than it may. Nobody asks it first: it would go on meanwhile."""
         assert self._launched is not None
-        self._disk_used = used
+        self._disk_taken = taken
         with suppress(LauncherDied):  # which has taken it along
             self._launched.kill()
 
@@ -362,9 +362,9 @@ class _Attempt:
             return not_started(program.argv[0], self._host.path, end.error_number, end.error, is_private)
         if end.step:
             return not_prepared(end.step, end.error)
-        if self._disk_used is not None:
+        if self._disk_taken is not None:
             limit = self._host.disk_limit(self._task.resources)
-            return too_much_disk(self._disk_used, limit, self._task.resources, self._error_tail)
+            return too_much_disk(self._disk_taken, limit, self._task.resources, self._error_tail)
         return outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
 
     def not_launched(self, error: Exception) -> Outcome:

@@ -64,6 +64,10 @@ class KindSettings:
     """Disk that one attempt of a contained program may take in its private folder and its /tmp, unless its job declares
     `resources.disk`; None: a tenth of the file system, but at most half of what is free there when the executor
     starts, and at least 100 MB."""
+    disk_files_max: int | None = None
+    """Files and folders that one attempt of a contained program may have in its private folder and its /tmp; None: a
+    tenth of what the file system can hold, but at most half of what is free there when the executor starts, at least
+    10,000 and at most 1,000,000."""
     shared: tuple[str, ...] = ()
     """Folders that contained programs share with the machine in /tmp, /var/tmp and /dev/shm, of which each attempt has
     its own otherwise: `/tmp/exchange`, or `/tmp` for all of it."""
@@ -200,6 +204,7 @@ def builtin_kinds(
             tuple(hidden),
             settings.shared,
             settings.disk_bytes_max,
+            settings.disk_files_max,
         )
     )
     kinds: list[JobKind] = [

@@ -233,9 +233,36 @@ async def test_every_attempt_has_a_limit_of_disk(open_kind, make_task, shared):
     declared.task.resources = Resources(disk=50 * MB)
     assert await kind.run(declared.task) == OK
     facts = os.statvfs(shared)
-    unsaid = (await open_kind())._programs._host.disk_bytes_max
+    unsaid = (await open_kind())._programs._host.disk_max.bytes
     assert 0 < unsaid <= facts.f_blocks * facts.f_frsize / 10
     assert unsaid <= (facts.f_bavail * facts.f_frsize + 1000 * MB) / 2, "it cannot fill what is left"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        shell("i=0; while : > $((i += 1)); do :; done"),
+        shell("cd /tmp; i=0; while mkdir -p $((i += 1))/a; do :; done"),
+        python("import os; open('a', 'w')\nfor n in range(10**9): os.link('a', f'{n}')"),
+    ],
+    ids=["files", "folders", "names of one file"],
+)
+async def test_who_makes_too_many_files_is_ended_and_says_so(open_kind, make_task, program):
+    kind = await open_kind(disk_files_max=1000)
+    kind._programs._host.disk._look_seconds = 0.05
+    neighbour = make_task(shell("for i in $(seq 500); do : > $i; done; sleep 1; echo fine"))
+    running = asyncio.create_task(kind.run(neighbour.task))
+    maker = make_task(program)
+    maker.task.resources = Resources(disk=1000 * MB)
+    async with asyncio.timeout(60):
+        outcome = await kind.run(maker.task)
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, outcome.retryable) == (Reason.DISK_LIMIT, True)
+    assert "more than the 1000 files" in outcome.error
+    assert "kinds.disk_files_max" in outcome.error
+    assert await running == OK
+    unsaid = (await open_kind())._programs._host.disk_max.files
+    assert 10_000 <= unsaid <= 1_000_000
 
 
 DIG: Final = """
