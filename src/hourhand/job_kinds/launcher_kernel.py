@@ -32,6 +32,9 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
 
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}.get(os.uname().machine)
+_KEYCTL_JOIN_SESSION = 1
+
 SHARED_MEMORY = b"/dev/shm"
 MESSAGE_QUEUES = b"/dev/mqueue"
 """Where they are seen as files: those of whoever has mounted it, whatever namespace one is in."""
@@ -66,6 +69,12 @@ def gain_nothing() -> None:
     """No program that is executed from now on, whatever its mode, has more rights than this process."""
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise last_fault("prctl")
+
+
+def take_own_keyring() -> bool:
+    """Lets this process and its children have an empty session keyring instead of that of its parent. False where the
+    kernel has none, does not let us, or has no room for more of them; then it is still that of the parent."""
+    return _KEYCTL is not None and syscall(_KEYCTL, _KEYCTL_JOIN_SESSION, None) > 0
 
 
 def bounds(limits: Sequence[int]) -> Bounds:

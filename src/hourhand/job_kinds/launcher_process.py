@@ -164,6 +164,9 @@ class Launcher:
             self._rules = kernel.landlock_rules()
             if self._rules >= 0:
                 done.append(b"landlock")
+            # The launcher too: an attempt for which there is no room for one would have the executor's otherwise.
+            if kernel.take_own_keyring():
+                done.append(b"keyring")
             with contextlib.suppress(OSError):
                 self._stage = os.path.join(room, b".stage")
                 kernel.hide(hidden, room, self._stage)
@@ -300,6 +303,8 @@ class Launcher:
                 kernel.set_limit(which, bound)
             if sight is not None:
                 kernel.see_one_folder(*sight)
+            if rules is not None:
+                kernel.take_own_keyring()  # before the change of user, who may have few keys: it is not one of his
             if self._account is not None:
                 kernel.become(*self._account)
             kernel.die_with_parent()

@@ -581,6 +581,58 @@ async def test_message_queues_of_others_are_not_seen_as_files_either(kind, make_
         ours.unlink()
 
 
+# An executor that was given a session keyring, as by a login, and has a key in it. Its programs add one, and seek both:
+# by name in all that they possess, by number, and in the keyrings of their session and of their user.
+KEYED_EXECUTOR: Final = """
+import asyncio, ctypes, sys
+from datetime import UTC, datetime
+from uuid import uuid4
+from hourhand.job_kinds.command import CommandKind
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
+from hourhand.ports.job_kind import Task
+
+ADD = "print(libc.syscall(248, b'user', name, b'hush', 4, -3)); print(libc.syscall(249, b'user', name, None, 0) > 0)"
+SEEK = (
+    "found = [libc.syscall(249, b'user', name, None, 0), libc.syscall(250, 11, int(sys.argv[2]), bytes(99), 99)]; "
+    "found += [libc.syscall(250, 10, ring, b'user', name, 0) for ring in (-3, -4, -5)]; print([n > 0 for n in found])"
+)
+
+async def main(run_as):
+    kind = CommandKind(ProgramRunner(ProgramSettings(run_as=run_as)))
+    await kind.open()
+
+    async def run(what, name, number=0):
+        said = []
+        code = "import ctypes, sys; libc = ctypes.CDLL(None); name = sys.argv[1].encode(); " + what
+        payload = {"argv": ["/usr/bin/env", "python3", "-c", code, name, str(number)]}
+        log = lambda _, line: said.append(line)
+        await kind.run(Task(uuid4(), uuid4(), "default", "x", "command", payload, 1, 1, datetime.now(UTC), log))
+        return said
+
+    number, is_found = await run(ADD, "first")
+    print("keyring" in kind._programs._host.launcher.abilities, int(number) > 0, is_found)
+    print(*await run(SEEK, "first", number))
+    print(*await run(SEEK, "own", own))
+    await kind.close()
+
+libc = ctypes.CDLL(None)
+libc.syscall(250, 1, None)
+own = libc.syscall(248, b"user", b"own", b"hush", 4, -3)
+if own > 0:
+    asyncio.run(main(None if sys.argv[1] == "root" else sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls of the test have their numbers there")
+@pytest.mark.parametrize("run_as", ["nobody", "root"])
+def test_keys_of_other_attempts_and_of_the_executor_are_not_found(run_as):
+    command = [sys.executable, "-c", KEYED_EXECUTOR, run_as]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    if not said:
+        pytest.skip("this kernel has no keyrings, or does not let us have them")
+    assert said[-3:] == ["True True True", str([False] * 5), str([False] * 5)]
+
+
 async def test_a_program_cannot_see_signal_or_look_into_processes_outside(kind, make_task):
     ours = os.getpid()
     script = (
