@@ -5,7 +5,8 @@ file also where that file is none of our business. So folders are looked at: the
 programs that are over sooner cost nothing, and then as often as a fast disk could bring them to their limit, at least
 once a minute. What is measured is what the file system has given: all in the folder, and what was deleted there but is
 kept open. Files count by their names, folders like files: each of them takes one of a number that a file system may not
-be able to raise, and time to be looked at and removed. Between two looks an attempt can take more than its limit.
+be able to raise, and time to be looked at and removed. Between two looks an attempt can take more than its limit; but
+the last look is at what it has left when it is over, so what is left is never more.
 """
 
 import asyncio
@@ -61,6 +62,12 @@ class Watched:
     look_at: float
     bytes_peak: int | None = None
     """The most that was seen; None: nobody has looked yet."""
+
+    def look_last(self) -> Taken:
+        """At what is left when nobody lives any more who could take more. Belongs into a thread."""
+        taken = taken_in(self.folder, None, self.limit)
+        self.bytes_peak = max(taken.bytes, self.bytes_peak or 0)
+        return taken
 
 
 class DiskWatch:
@@ -141,6 +148,20 @@ def taken_in(folder: Path, group: str | None, enough: Taken) -> Taken:
     if group is not None:
         used += _bytes_without_name(group, device, seen)
     return Taken(used, files)
+
+
+def size_of_files(folder: Path, enough: int) -> int:
+    """The bytes that one would read from all plain files in it, which may be far more than they take: holes are free.
+    Ends when it is more than `enough`."""
+    size = 0
+    with suppress(OSError):  # it is gone
+        for entry in entries_below(folder):
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                size += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+            if size > enough:
+                break
+    return size
 
 
 def _bytes_of(entry: "os.DirEntry[str]", device: int, seen: set[int]) -> int:

@@ -19,16 +19,23 @@ from typing import Final, TypeVar
 
 from hourhand.job_kinds.cgroups import GroupPlan, remove_groups
 from hourhand.job_kinds.child import first_of, to_the_end
-from hourhand.job_kinds.disk_watch import Taken, Watched
+from hourhand.job_kinds.disk_watch import Taken, Watched, size_of_files
 from hourhand.job_kinds.launcher import Ended, Launch, Launched, LauncherDied
 from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, many_of
 from hourhand.job_kinds.program_host import ProgramHost, ProgramSettings
-from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, too_much_disk, usage_of
+from hourhand.job_kinds.program_outcomes import (
+    not_prepared,
+    not_started,
+    outcome_of,
+    too_large_to_keep,
+    too_much_disk,
+    usage_of,
+)
 from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
 from hourhand.job_kinds.spare_folders import OwnFolder
 from hourhand.job_kinds.work_folders import remove
-from hourhand.model.outcome import Lost, Outcome
+from hourhand.model.outcome import Failed, Lost, Outcome, Succeeded
 from hourhand.ports.job_kind import Task
 
 __all__ = ["OUTPUT_FOLDER", "Program", "ProgramRunner", "ProgramSettings"]
@@ -130,6 +137,8 @@ class _Attempt:
         self._disk: Watched | None = None
         self._disk_taken: Taken | None = None
         """It was ended for having taken so much disk."""
+        self._disk_fault: Failed | None = None
+        """It had taken too much when it was over."""
         self._pipes: list[int] = []
         self._readers: list[LineReader] = []
         self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -228,7 +237,7 @@ class _Attempt:
             self._end = launched.ended.result()
         except LauncherDied:
             await to_the_end(self._clear_up_alone)
-        # From here on it is we who take the time: what it has left is not held against it any more.
+        # From here on it is we who take the time: what it has left is looked at once more, by `finish`.
         if self._folder is not None:
             self._host.disk.forget(self._folder)
 
@@ -317,10 +326,10 @@ class _Attempt:
         """Clears up after a program that has ended and says what came out."""
         end = self._end
         is_untouched = end is not None and end.folder_is_untouched
-        if keep and self._task.keep_outputs is not None and self._folder is not None and not is_untouched:
-            outputs = self._folder / OUTPUT_FOLDER
-            if outputs.exists():  # the launcher has removed it if nothing was in it
-                await self._task.keep_outputs(outputs)
+        if keep and self._folder is not None and not is_untouched:
+            if self._disk is not None and self._disk_taken is None:
+                await self._look_last(self._disk)
+            await self._keep_outputs()
         for reader in self._readers:
             await reader.drain(_DRAIN_SECONDS_MAX)
         self._close_pipes()
@@ -328,6 +337,27 @@ class _Attempt:
         if end is None or not (is_untouched or end.folder_is_removed) or not self._folder_is_done(end):
             await self.remove_folder(_)
         return self.outcome()
+
+    async def _look_last(self, disk: Watched) -> None:
+        """A quick program can take more than it may before anybody has looked."""
+        taken = await asyncio.to_thread(disk.look_last)
+        if taken.exceeds(disk.limit):
+            self._disk_fault = too_much_disk(taken, disk.limit, self._task.resources, self._error_tail, False)
+
+    async def _keep_outputs(self) -> None:
+        assert self._folder is not None
+        keep, disk, outputs = self._task.keep_outputs, self._disk, self._folder / OUTPUT_FOLDER
+        if keep is None or not outputs.exists():  # the launcher has removed it if nothing was in it
+            return
+        if disk is not None:
+            # By what they would be in the storage of blobs, where holes take as much as anything else.
+            size = await asyncio.to_thread(size_of_files, outputs, disk.limit.bytes)
+            if size > disk.limit.bytes:
+                fault = too_large_to_keep(size, disk.limit, self._task.resources)
+                self._disk_fault = self._disk_fault or fault
+                self._task.log("log", f"the run {fault.error}")
+                return
+        await keep(outputs)
 
     def _close_pipes(self) -> None:
         if self._folder is not None:
@@ -365,7 +395,10 @@ class _Attempt:
         if self._disk_taken is not None:
             limit = self._host.disk_limit(self._task.resources)
             return too_much_disk(self._disk_taken, limit, self._task.resources, self._error_tail)
-        return outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+        outcome = outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+        # A program that has failed says better why than we could.
+        is_fine = isinstance(outcome, Succeeded)
+        return self._disk_fault if is_fine and self._disk_fault is not None else outcome
 
     def not_launched(self, error: Exception) -> Outcome:
         if isinstance(error, LauncherDied):

@@ -238,6 +238,46 @@ async def test_every_attempt_has_a_limit_of_disk(open_kind, make_task, shared):
     assert unsaid <= (facts.f_bavail * facts.f_frsize + 1000 * MB) / 2, "it cannot fill what is left"
 
 
+async def test_what_a_quick_program_has_taken_is_seen_when_it_is_over(kind, make_task):
+    hog = make_task(shell("head -c 30000000 /dev/zero > /tmp/file"))
+    hog.task.resources = Resources(disk=10 * MB)
+    outcome = await kind.run(hog.task)
+    assert outcome.reason is Reason.DISK_LIMIT
+    assert "more than the 10 MB of resources.disk; declare more" in outcome.error
+    assert hog.task.usage.disk_bytes_peak > 10 * MB
+    modest = make_task(shell("head -c 3000000 /dev/zero > /tmp/file"))
+    modest.task.resources = Resources(disk=10 * MB)
+    assert await kind.run(modest.task) == OK
+    assert 3 * MB <= modest.task.usage.disk_bytes_peak < 4 * MB
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("truncate -s 3G $HOURHAND_OUTPUT_DIR/sparse", "left files of at least 3.2 GB to be kept"),
+        ("for i in 1 2 3; do truncate -s 4M $HOURHAND_OUTPUT_DIR/$i; done", "left files of at least 13 MB"),
+        ("head -c 30M /dev/urandom > $HOURHAND_OUTPUT_DIR/x", "took 31 MB of disk"),
+    ],
+    ids=["one with a hole", "several together", "a plain one"],
+)
+async def test_no_more_is_kept_than_an_attempt_may_have_on_disk(kind, make_task, script, said):
+    kept = []
+
+    async def keep(folder):
+        kept.append(sorted(await asyncio.to_thread(os.listdir, folder)))
+
+    large, small = make_task(shell(script)), make_task(shell("truncate -s 9M $HOURHAND_OUTPUT_DIR/x"))
+    for each in (large.task, small.task):
+        each.resources, each.keep_outputs = Resources(disk=10 * MB), keep
+    outcome = await kind.run(large.task)
+    assert outcome.reason is Reason.DISK_LIMIT
+    assert said in outcome.error
+    assert kept == []
+    assert any("to be kept" in line for line in large.of("log"))
+    assert await kind.run(small.task) == OK
+    assert kept == [["x"]]
+
+
 @pytest.mark.parametrize(
     "program",
     [
