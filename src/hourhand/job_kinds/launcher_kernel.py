@@ -33,7 +33,8 @@ _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
 
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}.get(os.uname().machine)
-_KEYCTL_JOIN_SESSION = 1
+_KEYCTL_JOIN_SESSION, _KEYCTL_CLEAR, _KEYCTL_GET_PERSISTENT = 1, 7, 22
+_PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
 
 SHARED_MEMORY = b"/dev/shm"
 MESSAGE_QUEUES = b"/dev/mqueue"
@@ -75,6 +76,17 @@ def take_own_keyring() -> bool:
     """Lets this process and its children have an empty session keyring instead of that of its parent. False where the
     kernel has none, does not let us, or has no room for more of them; then it is still that of the parent."""
     return _KEYCTL is not None and syscall(_KEYCTL, _KEYCTL_JOIN_SESSION, None) > 0
+
+
+def forget_keys() -> None:
+    """Empties the keyrings that the kernel keeps for the user that we are, whoever was it before. It makes them for
+    that if they are not there, and never removes them: so only where somebody was."""
+    for keyring in (_USER_KEYRING, _USER_SESSION_KEYRING):
+        if syscall(_KEYCTL, _KEYCTL_CLEAR, keyring) != 0:
+            raise last_fault("keyctl")
+    persistent = syscall(_KEYCTL, _KEYCTL_GET_PERSISTENT, -1, _PROCESS_KEYRING)  # not all kernels have them
+    if persistent > 0 and syscall(_KEYCTL, _KEYCTL_CLEAR, persistent) != 0:
+        raise last_fault("keyctl")
 
 
 def bounds(limits: Sequence[int]) -> Bounds:

@@ -56,7 +56,8 @@ Fields = Sequence[bytes]
 def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.setblocking(False)
-    os.set_inheritable(channel.fileno(), False)
+    for handle in map(int, sys.argv[1:]):  # further ones are locks that are to live as long as this process
+        os.set_inheritable(handle, False)
     signal.pthread_sigmask(signal.SIG_BLOCK, (*MASKED, *keeper.HEARD))
     # Python ignores some, and whoever started the executor may have ignored others: nohup does. So would programs.
     for number in signal.valid_signals():
@@ -86,6 +87,7 @@ class Launcher:
         self._is_open = True
         self._account: tuple[int, int] | None = None
         self._contains = False
+        self._has_keyrings = False
         self._rules = -1
         self._stage = b""
         self._view: kernel.View | None = None
@@ -165,7 +167,8 @@ class Launcher:
             if self._rules >= 0:
                 done.append(b"landlock")
             # The launcher too: an attempt for which there is no room for one would have the executor's otherwise.
-            if kernel.take_own_keyring():
+            self._has_keyrings = kernel.take_own_keyring()
+            if self._has_keyrings:
                 done.append(b"keyring")
             with contextlib.suppress(OSError):
                 self._stage = os.path.join(room, b".stage")
@@ -195,7 +198,8 @@ class Launcher:
         self._say(b"ready", b" ".join(done))
 
     def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
-        [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders, marks = what
+        how, argv, environment, groups, writes, reads, limits, folders, marks = what
+        path, start_in, contains, user, forgets = how
         if self._ways:
             groups, writes, reads = map(self._reached, (groups, writes, reads))
         attempt = attempts.Attempt(number, groups, reads, folders, marks)
@@ -203,6 +207,7 @@ class Launcher:
         view = self._view if contains == b"1" else None
         joins: list[int] = []
         rules = self._rules
+        account = (int(user), self._account[1]) if user and self._account is not None else self._account
         try:
             for group in groups:
                 os.mkdir(group, 0o755)
@@ -229,7 +234,8 @@ class Launcher:
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
                     apart = rules if contains == b"1" else None
-                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart)
+                    who = account, forgets == b"1" and self._has_keyrings
+                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart, *who)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
@@ -290,7 +296,7 @@ class Launcher:
 
     def _become(
         self, program: kernel.Program, handles: Sequence[int], joins: Sequence[int], bounds: kernel.Bounds,
-        sight: kernel.Sight | None, start_in: bytes, rules: int | None,
+        sight: kernel.Sight | None, start_in: bytes, rules: int | None, account: tuple[int, int] | None, forgets: bool,
     ) -> None:  # fmt: skip
         """In the child: becomes the program, or says why not and ends. Never returns. Without rules it may gain
         rights."""
@@ -305,8 +311,10 @@ class Launcher:
                 kernel.see_one_folder(*sight)
             if rules is not None:
                 kernel.take_own_keyring()  # before the change of user, who may have few keys: it is not one of his
-            if self._account is not None:
-                kernel.become(*self._account)
+            if account is not None:
+                kernel.become(*account)
+                if forgets:
+                    kernel.forget_keys()
             kernel.die_with_parent()
             step = b"enter"
             os.chdir(start_in)

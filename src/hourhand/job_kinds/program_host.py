@@ -14,6 +14,8 @@ from hourhand.job_kinds.launcher import Launcher, SetUp
 from hourhand.job_kinds.private_places import NOWHERE, private_places
 from hourhand.job_kinds.progress_files import ProgressFiles
 from hourhand.job_kinds.spare_folders import SpareFolders
+from hourhand.job_kinds.user_ids import FIRST as UID_FIRST
+from hourhand.job_kinds.user_ids import UserIds, open_user_ids
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for
 from hourhand.model.resources import DISK_MAX, Resources
 from hourhand.model.usage import Level
@@ -50,6 +52,10 @@ class ProgramSettings:
     """What an attempt may keep on disk, unless its job declares another number; None goes by the file system."""
     disk_files_max: int | None = None
     """How many files and folders an attempt may keep on disk; None goes by the file system."""
+    uid_first: int = UID_FIRST
+    """Where the numbers begin that contained attempts have as their users when the executor is root."""
+    uid_count: int | None = None
+    """How many there are; 0: attempts are all `run_as`. None: that too, unless it is `nobody`."""
 
 
 class ProgramHost:
@@ -61,6 +67,7 @@ class ProgramHost:
         self.contains = settings.containment == "full"
         self.account: Account | None = account_for(settings.run_as)
         self.folders = WorkFolders(settings.work_root, self.account)
+        self.users: UserIds | None = None
         self.groups: Groups | None = None
         self.level = Level.NONE
         self.progress = ProgressFiles()
@@ -77,17 +84,21 @@ class ProgramHost:
                 (room / ".stage").chmod(0o711)
                 places = private_places(self.settings.shared, room)
                 self._open_groups(room)
+                numbers = self.settings.uid_first, self.settings.uid_count
+                self.users = await asyncio.to_thread(open_user_ids, self.account, *numbers)
             self.nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             bases = () if self.groups is None else self.groups.bases
             hidden = self.settings.hidden
-            self.launcher = Launcher(SetUp(room, self.account, self.contains, hidden, bases, places))
+            kept = () if self.users is None else (self.users.lock,)
+            self.launcher = Launcher(SetUp(room, self.account, self.contains, hidden, bases, places, kept))
             await self.launcher.open()
             is_private = "mounts" in self.launcher.abilities
             self.places = places if is_private else NOWHERE
-            self.spares = SpareFolders(self.folders, places.points, is_private)
+            self.spares = SpareFolders(self.folders, places.points, is_private, self.users)
             self.disk_max = _disk_max(room, self.settings)
             if self.contains:
-                emit(Event.PROGRAMS_CONTAINED, limits=self.level.value, by=sorted(self.launcher.abilities))
+                by = self.launcher.abilities | (set() if self.users is None else {"users"})
+                emit(Event.PROGRAMS_CONTAINED, limits=self.level.value, by=sorted(by))
         except BaseException:
             await self.close()
             raise
@@ -114,6 +125,8 @@ class ProgramHost:
         if self.groups is not None:
             await asyncio.to_thread(self.groups.close)
         await asyncio.to_thread(self.folders.close)
+        if self.users is not None:
+            self.users.close()
 
     def plan(self, name: str, resources: Resources | None) -> GroupPlan:
         return GroupPlan() if self.groups is None else self.groups.plan(name, resources, self.settings.pids_max)
@@ -122,7 +135,7 @@ class ProgramHost:
         declared = None if resources is None else resources.disk
         return self.disk_max if declared is None else self.disk_max._replace(bytes=declared)
 
-    def limits(self, resources: Resources | None) -> list[tuple[int, int, int]]:
+    def limits(self, resources: Resources | None, has_own_user: bool) -> list[tuple[int, int, int]]:
         """Of every single process; what groups limit for all of an attempt together is left to them."""
         if not self.contains:
             return []
@@ -134,7 +147,7 @@ class ProgramHost:
                 limits.append((resource.RLIMIT_AS, memory, memory))
             pids = (None if resources is None else resources.pids) or self.settings.pids_max
             # The kernel counts all processes of the user, also those that are no business of this attempt.
-            most = pids + _tasks_of_machine()
+            most = pids if has_own_user else pids + _tasks_of_machine()
             limits.append((resource.RLIMIT_NPROC, most, most))
         return limits
 

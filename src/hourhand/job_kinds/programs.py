@@ -157,7 +157,7 @@ class _Attempt:
     def _take_folder(self) -> None:
         host, name = self._host, f"{self._task.run_id}-{self._task.fence}"
         self._plan = host.plan(name, self._task.resources)
-        if host.contains:
+        if host.contains and self._program.contained:
             self._own = host.spares.take(self._inner)
             self._folder = self._own.path
         else:
@@ -166,9 +166,10 @@ class _Attempt:
     def _fill_folder(self) -> None:
         assert self._folder is not None
         folders, program = self._host.folders, self._program
-        self._start_in = folders.make_start(self._folder, program.cwd) if program.cwd else self._folder
+        account = None if self._own is None else self._own.account
+        self._start_in = folders.make_start(self._folder, program.cwd, account) if program.cwd else self._folder
         if program.files:
-            folders.add(self._folder, program.files)
+            folders.add(self._folder, program.files, account)
         if self._inner and self._own is None:
             folders.make_inner(self._folder / self._inner)
         if program.prepare is not None:  # last: it may hand all of it to another user
@@ -178,6 +179,7 @@ class _Attempt:
         """Hands the program to the launcher. That it could not be started is heard as its end."""
         assert self._folder is not None
         host, task, own = self._host, self._task, self._own
+        user = None if own is None else own.user
         what = Launch(
             self._program.argv,
             self._environment(str(self._folder)),
@@ -185,10 +187,12 @@ class _Attempt:
             self._folder,
             self._start_in,
             self._plan,
-            host.limits(task.resources),
+            host.limits(task.resources, user is not None),
             host.contains and self._program.contained,
             self._parts() if own is None else own.parts,
             () if own is None else own.marks,
+            None if user is None else user.account.user_id,
+            user is not None and user.is_used,
         )
         out, out_of_program = os.pipe()
         err, err_of_program = os.pipe()
@@ -310,7 +314,7 @@ class _Attempt:
         if own is not None and end.folder_is_untouched and not spares.give_back(own, self._inner):
             return False
         if own is not None and end.folder_is_removed:
-            spares.replace(self._inner)
+            spares.replace(self._inner, own)
         self._folder = None
         return True
 
@@ -374,7 +378,7 @@ class _Attempt:
         if folder is not None:
             await asyncio.to_thread(remove, folder)
             if self._own is not None:
-                self._host.spares.replace(self._inner)
+                self._host.spares.replace(self._inner, self._own)
 
     def _readings(self) -> dict[str, str]:
         return {} if self._end is None else dict(zip(self._plan.reads, self._end.readings, strict=False))
