@@ -1,8 +1,11 @@
 """Attempts that are strangers to each other, for real: as users, by what one could do to another."""
 
 import asyncio
+import fcntl
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -267,6 +270,56 @@ async def test_the_launcher_holds_the_numbers_too_and_programs_do_not(kind, make
     listing = await said(kind, make_task(shell("ls -l /proc/self/fd")))
     assert listing
     assert not any(lock in line for line in listing)
+
+
+EXECUTOR: Final = """
+import asyncio, os
+from datetime import UTC, datetime
+from uuid import uuid4
+from hourhand.job_kinds.command import CommandKind
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
+from hourhand.ports.job_kind import Task
+
+async def main():
+    kind = CommandKind(ProgramRunner(ProgramSettings()))
+    await kind.open()
+    print(os.readlink(f"/proc/self/fd/{kind._programs._host.users.lock}"), flush=True)
+    program = {"argv": ["sh", "-c", "trap '' TERM; id -u; setsid sleep 1000 & sleep 1000"]}
+    identity = (uuid4(), uuid4(), "default", "x", "command", program)
+    await kind.run(Task(*identity, 1, 1, datetime.now(UTC), lambda _, line: print(line, flush=True)))
+
+asyncio.run(main())
+"""
+
+
+@needs_root
+async def test_numbers_of_an_executor_that_was_killed_are_free_when_its_attempts_are_gone_and_not_before(kind, until):
+    """The kind is another executor, so that there is a second slice in any case."""
+    executor = subprocess.Popen([sys.executable, "-c", EXECUTOR], stdout=subprocess.PIPE, text=True)
+    try:
+        lines = [line for _ in range(3) if (line := executor.stdout.readline().strip()) and "contained" not in line]
+        path, user = lines[0], int(lines[1])
+        assert os.path.basename(path) == str(user // SLICE)
+        assert user_ids._alive_in(range(user, user + 1)) == {user}
+    finally:
+        executor.kill()
+        executor.wait()
+        executor.stdout.close()
+    lock = os.open(path, os.O_RDWR)
+    try:
+        await until(lambda: is_locked(lock))
+        assert user_ids._alive_in(range(user, user + 1)) == set()
+    finally:
+        os.close(lock)
+
+
+def is_locked(lock):
+    """Whether we have it now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @needs_root
