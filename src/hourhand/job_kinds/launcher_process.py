@@ -283,7 +283,8 @@ class Launcher:
             kernel.kill_members(group)
 
     def _reap(self, attempt: attempts.Attempt) -> None:
-        """The executor has seen to what was left."""
+        """The executor has seen to what was left. It may know sooner than we that it has exited."""
+        attempt.is_seen_to = True
         if attempt.has_exited:
             self._finish(attempt)
 
@@ -357,7 +358,7 @@ class Launcher:
             attempt.look_at = time.monotonic() + attempt.pause
             attempt.pause = min(2 * attempt.pause, PAUSE_SECONDS_MAX)
             self._waiting.add(attempt)
-        elif attempt.is_kept or not self._orphans():
+        elif attempt.is_kept or attempt.is_seen_to or not self._orphans():
             self._finish(attempt)
         elif not attempt.is_left:
             attempt.is_left = True
