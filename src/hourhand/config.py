@@ -132,6 +132,8 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "kinds.worker_processes_warm": (0, _WHOLE_MOST),
     "kinds.grace_seconds": (0, _SECONDS_MOST),
     "kinds.disk_bytes_max": (1, DISK_MAX),
+    "kinds.uid_first": (1000, 2**31 - 1),
+    "kinds.uid_count": (0, 2**31 - 1),
     "kinds.http_body_bytes_max": (1, 256 * 1024),
     "scheduler.keep_runs_days": (1, 36_500),
     "logs.keep_days": (1, 36_500),

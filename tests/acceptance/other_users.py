@@ -53,7 +53,8 @@ def _reachable_packages(folder: Path, user: str) -> list[Path]:
     """Where our packages and sources are, or copies of them when the user cannot read them there."""
     import hourhand
 
-    ours = [Path(asyncpg.__file__).parent.parent, Path(hourhand.__file__).parent.parent]
+    # The sources first: beside the packages there may be a link to sources of another checkout.
+    ours = [Path(hourhand.__file__).parent.parent, Path(asyncpg.__file__).parent.parent]
     found = []
     for number, path in enumerate(dict.fromkeys(ours)):
         reads = subprocess.run([*become(user), "test", "-r", str(path)], check=False)

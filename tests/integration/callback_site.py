@@ -8,12 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import httpx
-from crew import Executor, NotedBus
+from crew import Executor, NotedBus, the_run
 from sample_jobs import due_job, insert, rows
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.executor.callbacks import Callbacks as Waiting
+from hourhand.executor.progress import WRITE_SECONDS, ProgressKeeper
 from hourhand.model.outcome import Outcome
+from hourhand.model.progress import Progress
 from hourhand.operations.callbacks import CallbackOperations, CallbackRequest
 from hourhand.ports.job_kind import PendingCallback, Task
 from hourhand.runtime.keyring import Keyring
@@ -36,11 +38,11 @@ class Site:
         self.executor = Executor(store, self._attempt)
         self.waiting = Waiting(Callbacks(store.database), "https://jobs.example.com/")
         self.waiting.keys = keys
+        board = ProgressBoard(store.database)
+        self.keeper = self.executor.attempts.progress = ProgressKeeper(board, self.executor.clock.now)
         self.bus: Any = NotedBus()
         self.now: Callable[[], datetime] = self.executor.clock.now
-        self.callbacks = CallbackOperations(
-            Callbacks(store.database), ProgressBoard(store.database), self.bus, self._time, api_keys or keys
-        )
+        self.callbacks = CallbackOperations(Callbacks(store.database), board, self.bus, self._time, api_keys or keys)
 
     def _time(self) -> datetime:
         return self.now()
@@ -48,7 +50,7 @@ class Site:
     async def _attempt(self, task: Task) -> Outcome:
         assert task.callback is None, "only the kind http is given one"
         claim: Any = task
-        async with self.waiting.of(claim)(self.seconds) as self.pending:
+        async with self.waiting.of(claim, task.progress)(self.seconds) as self.pending:
             self.run_id, self.fence = task.run_id, task.fence
             self.begun.set()
             return await self.pending.outcome()
@@ -68,6 +70,13 @@ class Site:
         assert self.pending is not None
         speaker = await self.callbacks.speaker_by_token(run_id or self.run_id, token or self.pending.token)
         return await self.callbacks.say(speaker, request)
+
+    async def shown(self) -> Progress | None:
+        """How far the run has come for those who look, once its executor has heard of it."""
+        await self.waiting.run_once()
+        self.keeper._written_at -= WRITE_SECONDS
+        await self.keeper.run_once()
+        return (await the_run(self.store, self.run_id)).progress
 
     async def drain(self) -> None:
         async with asyncio.timeout(60):

@@ -139,7 +139,7 @@ async def test_a_call_that_is_replayed_is_answered_and_does_nothing(site: Site) 
         more = {"status": "running", "progress": {"percent": 60, "message": "more"}}
 
         async def shown() -> float | None:
-            progress = (await the_run(site.store, site.run_id)).progress
+            progress = await site.shown()
             return None if progress is None else progress.percent
 
         assert await outside.say(half, "half") == (200, True)

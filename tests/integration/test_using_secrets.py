@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from callback_site import Site
 from crew import Executor, the_run
 from msgspec import UNSET
 from sample_jobs import NAMESPACE, due_job, execute, insert, rows
@@ -22,6 +23,7 @@ from hourhand.model.outcome import Failed, Outcome, Snoozed, Succeeded
 from hourhand.model.policy import Policy
 from hourhand.model.secrets import Grant, SecretPlace
 from hourhand.model.states import Reason, RunState
+from hourhand.operations.callbacks import CallbackProgress, CallbackRequest
 from hourhand.ports.job_kind import Task
 from hourhand.ports.secret_stores import UsedSecret, WantedSecret
 from hourhand.runtime.clock import DatabaseClock
@@ -107,6 +109,30 @@ async def test_nothing_that_an_attempt_says_tells_a_value(store: Store, keyring:
         for row in await rows(store, table):
             assert VALUE not in str(dict(row))
             assert "Y29ycmVjdC1ob3JzZS1" not in str(dict(row))
+
+
+async def test_progress_that_is_told_by_callback_does_not_tell_a_value(store: Store, keyring: Keyring) -> None:
+    await put(store, keyring)
+    site = Site(store, keys=keyring)
+    site.executor.attempts.secrets = AttemptSecrets(store.secrets, keyring, lambda: site.executor.membership.node_id)
+    await site.executor.join()
+    await insert(store, due_job(site.executor.clock.now(), payload={"secrets": ["DB"]}, policy=Policy(secrets=("DB",))))
+    await site.again()
+    messages = {
+        f"logged in with {VALUE}": "logged in with [secret DB]",
+        f"{'x' * 190} {VALUE}": f"{'x' * 190} [secret …",
+        "half": "half",
+    }
+    for message, masked in messages.items():
+        assert await site.say(CallbackRequest("running", progress=CallbackProgress(50, message)))
+        assert VALUE[:9] not in str([dict(row) for row in await rows(store, "run_callbacks")])
+        shown = await site.shown()
+        assert shown is not None
+        assert (shown.percent, shown.message) == (50, masked)
+        assert VALUE[:9] not in str([dict(row) for row in await rows(store, "run_progress")])
+    await site.say(CallbackRequest("succeeded", {"said": VALUE}))
+    await site.drain()
+    assert (await the_run(store, site.run_id)).result == {"said": "[secret DB]"}
 
 
 async def test_names_of_files_do_not_tell_a_value_and_stay_apart(

@@ -289,13 +289,13 @@ class Attempts:
         )
 
     def _task_of(self, running: _Running) -> Task:
-        claim = running.claim
+        claim, callbacks = running.claim, self.callbacks
         task = Task(
             claim.run_id, claim.job_id, claim.namespace, claim.job_name, claim.kind, claim.payload, claim.attempt,
             claim.fence, claim.scheduled_for, running, claim.timeout_seconds,
             running.is_stopping, None if self.transactions is None else self.transactions.of(running), claim.resources,
             progress=running.progress,
-            callback=self.callbacks.of(claim) if claim.kind == "http" and self.callbacks is not None else None,
+            callback=callbacks.of(claim, running.progress) if callbacks is not None and claim.kind == "http" else None,
             keep_outputs=None if self._outputs is None else running.keep_outputs,
         )  # fmt: skip
         if claim.total is not None:

@@ -1,7 +1,8 @@
 """Attempts that wait for somebody outside to say how they ended. They hold a place and nothing else.
 
 What was said is in the database, under the attempt's fence. The API knocks when something was said; all attempts that
-wait here are asked for at once, then and every few seconds. If this executor dies meanwhile, the run is tried again
+wait here are asked for at once, then and every few seconds. What is said of progress comes the same way: only here are
+the secrets known that have to be masked in it. If this executor dies meanwhile, the run is tried again
 like any other, and whoever still has the old token is told that it is stale.
 """
 
@@ -10,6 +11,7 @@ import base64
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -35,6 +37,18 @@ LOOK_SECONDS: Final = 2.0
 _BATCH_MAX: Final = 1000
 _decode: Final = msgspec.json.Decoder().decode
 _Key = tuple[UUID, int]
+_Said = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    last: asyncio.Future[_Said]
+    """How the attempt ended."""
+    tell: Callable[[float | None, str], None]
+    """Takes what is said of progress, and masks it."""
+    opened: Callable[[_Said], _Said]
+    heard: _Said | None = None
+    """The newest word of progress."""
 
 
 class Callbacks:
@@ -43,33 +57,44 @@ class Callbacks:
         self._api_url = api_url.rstrip("/")
         self.keys: CallbackKeys | None = None
         """Those that the API has as well."""
-        self._waiting: dict[_Key, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[_Key, _Waiting] = {}
         self.wake: Callable[[], None] = lambda: None
         """Asks for a call of `run_once`; set by whoever runs the loop."""
 
-    def of(self, claim: Claim) -> Callable[[float], AbstractAsyncContextManager[PendingCallback]]:
-        return partial(self._open, claim)
+    def of(
+        self, claim: Claim, tell: Callable[[float | None, str], None]
+    ) -> Callable[[float], AbstractAsyncContextManager[PendingCallback]]:
+        """`tell`: takes what is said of progress."""
+        return partial(self._open, claim, tell)
 
     async def run_once(self) -> float | None:
         waiting = list(self._waiting)
         for begin in range(0, len(waiting), _BATCH_MAX):
-            for key, said in (await self._store.said_callbacks(waiting[begin : begin + _BATCH_MAX])).items():
-                future = self._waiting.get(key)
-                if future is not None and not future.done():
-                    future.set_result(said)
+            for key, newest in (await self._store.said_callbacks(waiting[begin : begin + _BATCH_MAX])).items():
+                attempt = self._waiting.get(key)
+                if attempt is None or attempt.last.done():
+                    continue
+                if newest.is_last:
+                    attempt.last.set_result(newest.said)
+                elif newest.said != attempt.heard:
+                    attempt.heard = newest.said
+                    _tell(attempt)
         return None
 
     @asynccontextmanager
-    async def _open(self, claim: Claim, seconds: float) -> AsyncIterator[PendingCallback]:
+    async def _open(
+        self, claim: Claim, tell: Callable[[float | None, str], None], seconds: float
+    ) -> AsyncIterator[PendingCallback]:
         key = (claim.run_id, claim.fence)
         token = CALLBACK_TOKEN_PREFIX + secrets.token_urlsafe(32)
         key_id, signing_key = self._signing_key(signing_purpose(*key))
         await self._store.open_callback(*key, token_digest(token), seconds, key_id)
         loop = asyncio.get_running_loop()
-        future = self._waiting[key] = loop.create_future()
+        future: asyncio.Future[_Said] = loop.create_future()
         url = f"{self._api_url}/api/v1/runs/{claim.run_id}/callback"
         secret = None if signing_key is None else key_text(signing_key)
         opened = partial(self._opened, key_id, signing_purpose(*key))
+        self._waiting[key] = _Waiting(future, tell, opened)
         try:
             yield _Pending(url, token, secret, future, loop.time() + seconds, seconds, self, opened)
         finally:
@@ -97,6 +122,13 @@ class Callbacks:
             return {"status": FAILED, "error": f"what the callback said cannot be opened: {fault}"}
         read: Mapping[str, Any] = _decode(opened)
         return read
+
+
+def _tell(attempt: _Waiting) -> None:
+    assert attempt.heard is not None, "it was just heard"
+    said = attempt.opened(attempt.heard)
+    if "message" in said:  # else it cannot be opened, which the last word will tell
+        attempt.tell(said["percent"], said["message"])
 
 
 class _Pending:

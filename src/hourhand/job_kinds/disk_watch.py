@@ -1,10 +1,12 @@
-"""Looks how much disk attempts take, and tells of those that have taken too much.
+"""Looks how much disk attempts take, in bytes and in files, and tells of those that have taken too much.
 
 A kernel limits the disk of a user or of a folder only where its file system was made for it, and the size of a single
 file also where that file is none of our business. So folders are looked at: the first time after a second, so that
 programs that are over sooner cost nothing, and then as often as a fast disk could bring them to their limit, at least
 once a minute. What is measured is what the file system has given: all in the folder, and what was deleted there but is
-kept open. Between two looks an attempt can take more than its limit.
+kept open. Files count by their names, folders like files: each of them takes one of a number that a file system may not
+be able to raise, and time to be looked at and removed. Between two looks an attempt can take more than its limit; but
+the last look is at what it has left when it is over, so what is left is never more.
 """
 
 import asyncio
@@ -15,20 +17,37 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourhand.job_kinds.cgroups import cache_in
+from hourhand.job_kinds.deep_folders import entries_below
 from hourhand.job_kinds.launcher_kernel import members
 
 LOOK_SECONDS: Final = 1.0
 _LOOK_SECONDS_MAX: Final = 60.0
 _BYTES_PER_SECOND: Final = 2 * 10**9
+_FILES_PER_SECOND: Final = 100_000
 """No faster is a folder expected to grow: so long it is left alone."""
 _REST: Final = 4
 """After a look, so many times as long as it took nobody looks: large folders cost a fifth of a core at most."""
 _BLOCK_BYTES: Final = 512
 _ENTRIES_AT_ONCE: Final = 500
 _BREATH_SECONDS: Final = 0.001
+
+
+class Taken(NamedTuple):
+    """What an attempt has of a disk, or may have."""
+
+    bytes: int
+    files: int
+
+    def exceeds(self, limit: "Taken") -> bool:
+        return self.bytes > limit.bytes or self.files > limit.files
+
+    def seconds_to(self, limit: "Taken") -> float:
+        """How long it takes at least to get there from here."""
+        by_bytes, by_files = limit.bytes - self.bytes, limit.files - self.files
+        return min(by_bytes / _BYTES_PER_SECOND, by_files / _FILES_PER_SECOND)
 
 
 @dataclass(slots=True)
@@ -38,8 +57,8 @@ class Watched:
     folder: Path
     group: str | None
     """Its control group, by which its processes are found."""
-    bytes_max: int
-    tell: Callable[[int], None]
+    limit: Taken
+    tell: Callable[[Taken], None]
     """Called once, when it has taken more."""
     look_at: float
     bytes_peak: int | None = None
@@ -49,6 +68,12 @@ class Watched:
     it as the cache of files, which goes when the files go: it has to be seen before that."""
     cached_peak: int | None = None
     """The most that was seen of that cache."""
+
+    def look_last(self) -> Taken:
+        """At what is left when nobody lives any more who could take more. Belongs into a thread."""
+        taken = taken_in(self.folder, None, self.limit)
+        self.bytes_peak = max(taken.bytes, self.bytes_peak or 0)
+        return taken
 
 
 class DiskWatch:
@@ -64,13 +89,13 @@ class DiskWatch:
         self,
         folder: Path,
         group: str | None,
-        bytes_max: int,
-        tell: Callable[[int], None],
+        limit: Taken,
+        tell: Callable[[Taken], None],
         memory_stat: str | None = None,
     ) -> Watched:
         """The program in this folder has been started."""
         look_at = time.monotonic() + self._look_seconds
-        watched = Watched(folder, group, bytes_max, tell, look_at, memory_stat=memory_stat)
+        watched = Watched(folder, group, limit, tell, look_at, memory_stat=memory_stat)
         self._watched[folder] = watched
         if self._timer is None and self._looking is None:
             self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._begin)
@@ -102,13 +127,13 @@ class DiskWatch:
             for watched in due:
                 if self._watched.get(watched.folder) is not watched:
                     continue  # it has ended meanwhile
-                used = await asyncio.to_thread(bytes_used, watched.folder, watched.group, watched.bytes_max)
-                watched.bytes_peak = max(used, watched.bytes_peak or 0)
+                taken = await asyncio.to_thread(taken_in, watched.folder, watched.group, watched.limit)
+                watched.bytes_peak = max(taken.bytes, watched.bytes_peak or 0)
                 _look_at_memory(watched)
-                left = (watched.bytes_max - used) / _BYTES_PER_SECOND
+                left = taken.seconds_to(watched.limit)
                 watched.look_at = time.monotonic() + min(max(left, self._look_seconds), _LOOK_SECONDS_MAX)
-                if used > watched.bytes_max and self._watched.pop(watched.folder, None) is watched:
-                    watched.tell(used)
+                if taken.exceeds(watched.limit) and self._watched.pop(watched.folder, None) is watched:
+                    watched.tell(taken)
         finally:
             self._looking = None
             self._rest(_REST * (time.monotonic() - began))
@@ -128,30 +153,39 @@ def _look_at_memory(watched: Watched) -> None:
             watched.cached_peak = max(cached, watched.cached_peak or 0)
 
 
-def bytes_used(folder: Path, group: str | None, enough: int) -> int:
-    """What all in the folder takes of its file system, each file once however often it is named there; with what is
-    still open but has no name any more. Ends when it is more than `enough`."""
+def taken_in(folder: Path, group: str | None, enough: Taken) -> Taken:
+    """What all in the folder takes of its file system, each file's bytes once however often it is named there; with
+    those of what is still open but has no name any more. Ends when it is more than `enough`."""
     seen: set[int] = set()
+    used = files = 0
     try:
         device = os.lstat(folder).st_dev
-    except OSError:
-        return 0
-    used, count = 0, 0
-    folders = [os.fspath(folder)]
-    while folders and used <= enough:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:  # it may be gone again, or closed to us
-            for entry in entries:
-                count += 1
-                if count % _ENTRIES_AT_ONCE == 0:
-                    time.sleep(_BREATH_SECONDS)  # others have something to do too
-                used += _bytes_of(entry, device, seen)
-                if used > enough:
-                    break
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-    if used <= enough and group is not None:
+        for entry in entries_below(folder):
+            files += 1
+            if files % _ENTRIES_AT_ONCE == 0:
+                time.sleep(_BREATH_SECONDS)  # others have something to do too
+            used += _bytes_of(entry, device, seen)
+            if used > enough.bytes or files > enough.files:
+                return Taken(used, files)
+    except OSError:  # it is gone
+        return Taken(used, files)
+    if group is not None:
         used += _bytes_without_name(group, device, seen)
-    return used
+    return Taken(used, files)
+
+
+def size_of_files(folder: Path, enough: int) -> int:
+    """The bytes that one would read from all plain files in it, which may be far more than they take: holes are free.
+    Ends when it is more than `enough`."""
+    size = 0
+    with suppress(OSError):  # it is gone
+        for entry in entries_below(folder):
+            with suppress(OSError):
+                facts = entry.stat(follow_symlinks=False)
+                size += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+            if size > enough:
+                break
+    return size
 
 
 def _bytes_of(entry: "os.DirEntry[str]", device: int, seen: set[int]) -> int:

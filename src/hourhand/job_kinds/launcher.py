@@ -44,6 +44,8 @@ class SetUp:
     """The folders that groups of attempts are made in."""
     places: PrivatePlaces = NOWHERE
     """Of which each attempt sees its own."""
+    kept: Sequence[int] = ()
+    """Descriptors that the process keeps open for as long as it lives, and programs do not get: locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class Launch:
     """Folders that go at the end if they are empty, its own last."""
     marks: Sequence[int] = ()
     """When each was changed last: all stay if that is so at the end too."""
+    user_id: int | None = None
+    """Who it is, in the group of the account; None: the account itself."""
+    forgets_keys: bool = False
+    """Somebody may have left keys to that user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,7 @@ class Launcher:
             try:
                 ours.setblocking(False)
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-                self._process = await asyncio.to_thread(_start, theirs)
+                self._process = await asyncio.to_thread(_start, theirs, self._set_up.kept)
             except BaseException:
                 ours.close()
                 raise
@@ -166,9 +172,10 @@ class Launcher:
         self._count += 1
         number = b"%d" % self._count
         plan = what.plan
+        user, forgets = "" if what.user_id is None else str(what.user_id), "1" if what.forgets_keys else "0"
         lists = (
             (b"launch", number),
-            _bytes((what.path, os.fspath(what.start_in), "1" if what.contained else "0")),
+            _bytes((what.path, os.fspath(what.start_in), "1" if what.contained else "0", user, forgets)),
             _bytes(what.argv),
             [_bytes_of(f"{name}={value}") for name, value in what.environment.items()],
             _bytes(plan.groups),
@@ -293,13 +300,14 @@ class Launcher:
             self._ready.set_exception(LauncherDied())
 
 
-def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+def _start(theirs: socket.socket, kept: Sequence[int]) -> "subprocess.Popen[bytes]":
     # Isolated, and without the packages that are installed: the less it imports, the quicker it forks. In a session of
     # its own: what a terminal says to the executor is not meant for it.
-    command = [sys.executable, "-I", "-S", launcher_process.__file__, str(theirs.fileno())]
+    handles = [theirs.fileno(), *kept]
+    command = [sys.executable, "-I", "-S", launcher_process.__file__, *map(str, handles)]
     return subprocess.Popen(
         command,
-        pass_fds=[theirs.fileno()],
+        pass_fds=handles,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         env={},

@@ -31,6 +31,8 @@ class Attempt:
         """It was asked to end: what it started is not killed with its first process."""
         self.is_left = False
         """The executor was told that something may be left, and looks after it."""
+        self.is_seen_to = False
+        """It has done so, maybe before it was told."""
         self.pause = PAUSE_SECONDS_MIN
         self.look_at = 0.0
         self.readings: Fields = ()

@@ -16,11 +16,13 @@ Program = tuple[list[bytes], Mapping[bytes, bytes], bytes]
 Bounds = Sequence[tuple[int, tuple[int, int]]]
 """Which limit of a process; soft and hard."""
 Mounts = Sequence[tuple[bytes, bytes, bytes | None, int, bytes | None]]
+Sight = tuple[int, Mounts]
+"""Which namespaces are an attempt's own, and what is mounted in them."""
 
 _READ_BYTES_MAX = 4096
 _LIST_BYTES_MAX = 1 << 20
 
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
 _MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 0x1000, 0x2000, 0x4000, 0x80000
 _MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
 _MS_NO_PROGRAMS = 0x8
@@ -30,7 +32,13 @@ _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
 
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}.get(os.uname().machine)
+_KEYCTL_JOIN_SESSION, _KEYCTL_CLEAR, _KEYCTL_GET_PERSISTENT = 1, 7, 22
+_PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
+
 SHARED_MEMORY = b"/dev/shm"
+MESSAGE_QUEUES = b"/dev/mqueue"
+"""Where they are seen as files: those of whoever has mounted it, whatever namespace one is in."""
 _TMP_FOLDER = b"/.hourhand-tmp"
 """In the attempt's own folder; the executor makes it."""
 
@@ -62,6 +70,23 @@ def gain_nothing() -> None:
     """No program that is executed from now on, whatever its mode, has more rights than this process."""
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise last_fault("prctl")
+
+
+def take_own_keyring() -> bool:
+    """Lets this process and its children have an empty session keyring instead of that of its parent. False where the
+    kernel has none, does not let us, or has no room for more of them; then it is still that of the parent."""
+    return _KEYCTL is not None and syscall(_KEYCTL, _KEYCTL_JOIN_SESSION, None) > 0
+
+
+def forget_keys() -> None:
+    """Empties the keyrings that the kernel keeps for the user that we are, whoever was it before. It makes them for
+    that if they are not there, and never removes them: so only where somebody was."""
+    for keyring in (_USER_KEYRING, _USER_SESSION_KEYRING):
+        if syscall(_KEYCTL, _KEYCTL_CLEAR, keyring) != 0:
+            raise last_fault("keyctl")
+    persistent = syscall(_KEYCTL, _KEYCTL_GET_PERSISTENT, -1, _PROCESS_KEYRING)  # not all kernels have them
+    if persistent > 0 and syscall(_KEYCTL, _KEYCTL_CLEAR, persistent) != 0:
+        raise last_fault("keyctl")
 
 
 def bounds(limits: Sequence[int]) -> Bounds:
@@ -220,8 +245,14 @@ def shut_groups() -> None:
             _mount(None, place, None, _MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
 
 
+def has_own_ipc() -> bool:
+    """Whether this kernel can give a process System V objects and message queues of its own."""
+    return os.path.exists(b"/proc/self/ns/ipc")
+
+
 class View:
-    """What an attempt sees in place of the room of all folders, and of the places for temporary files."""
+    """What an attempt sees in place of the room of all folders, of the places for temporary files, and of what
+    processes share without files."""
 
     def __init__(self, room: bytes, stage: bytes, places: Sequence[bytes], shared: Sequence[bytes]) -> None:
         self._room = room
@@ -233,8 +264,14 @@ class View:
         self._memory = [place for place in others if place == SHARED_MEMORY]
         self._others = [place for place in others if place != SHARED_MEMORY]
         self._flags = _MS_BIND | _MS_REC if shared else _MS_BIND
+        self.has_own_ipc = has_own_ipc()
+        self._namespaces = _CLONE_NEWNS | (_CLONE_NEWIPC if self.has_own_ipc else 0)
+        self._queues = [MESSAGE_QUEUES] if self.has_own_ipc and os.path.ismount(MESSAGE_QUEUES) else []
 
-    def mounts_of(self, name: bytes) -> Mounts:
+    def sight_of(self, name: bytes) -> Sight:
+        return self._namespaces, self._mounts_of(name)
+
+    def _mounts_of(self, name: bytes) -> Mounts:
         """What leaves only the folder of that name in the room, and in each place the one for temporary files that is
         in it. The stage has an empty folder of the name. Shared memory is a memory of the attempt's own: files there
         would stay, and with them the memory."""
@@ -255,6 +292,7 @@ class View:
             mounts.append((tmp, holder, None, _MS_MOVE, None))
             mounts += [(holder, place, None, self._flags, None) for place in self._others]
         mounts += [(b"tmpfs", place, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777") for place in self._memory]
+        mounts += [(b"mqueue", place, b"mqueue", _MS_PLAIN, None) for place in self._queues]
         return mounts
 
 
@@ -262,9 +300,9 @@ def _below(folder: bytes, places: Sequence[bytes]) -> bytes:
     return next(folder[len(place) + 1 :] for place in places if folder.startswith(place + b"/"))
 
 
-def see_one_folder(mounts: Mounts) -> None:
-    """Lets this process see nothing in the room but one folder."""
-    if _unshare(_CLONE_NEWNS) != 0:
+def see_one_folder(namespaces: int, mounts: Mounts) -> None:
+    """Lets this process see nothing in the room but one folder, and share nothing that the namespaces are for."""
+    if _unshare(namespaces) != 0:
         raise last_fault("unshare")
     for mount in mounts:
         if _mount_(*mount) != 0:

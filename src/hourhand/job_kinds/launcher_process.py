@@ -56,7 +56,8 @@ Fields = Sequence[bytes]
 def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.setblocking(False)
-    os.set_inheritable(channel.fileno(), False)
+    for handle in map(int, sys.argv[1:]):  # further ones are locks that are to live as long as this process
+        os.set_inheritable(handle, False)
     signal.pthread_sigmask(signal.SIG_BLOCK, (*MASKED, *keeper.HEARD))
     # Python ignores some, and whoever started the executor may have ignored others: nohup does. So would programs.
     for number in signal.valid_signals():
@@ -86,6 +87,7 @@ class Launcher:
         self._is_open = True
         self._account: tuple[int, int] | None = None
         self._contains = False
+        self._has_keyrings = False
         self._rules = -1
         self._stage = b""
         self._view: kernel.View | None = None
@@ -164,11 +166,17 @@ class Launcher:
             self._rules = kernel.landlock_rules()
             if self._rules >= 0:
                 done.append(b"landlock")
+            # The launcher too: an attempt for which there is no room for one would have the executor's otherwise.
+            self._has_keyrings = kernel.take_own_keyring()
+            if self._has_keyrings:
+                done.append(b"keyring")
             with contextlib.suppress(OSError):
                 self._stage = os.path.join(room, b".stage")
                 kernel.hide(hidden, room, self._stage)
                 self._view = kernel.View(room, self._stage, places, shared)
                 done.append(b"mounts")
+                if self._view.has_own_ipc:
+                    done.append(b"ipc")
             if self._view is None:
                 with contextlib.suppress(OSError):
                     self._fence = fence.Fence(places, shared)
@@ -190,7 +198,8 @@ class Launcher:
         self._say(b"ready", b" ".join(done))
 
     def _launch(self, number: bytes, handles: Sequence[int], *what: Fields) -> None:
-        [path, start_in, contains], argv, environment, groups, writes, reads, limits, folders, marks = what
+        how, argv, environment, groups, writes, reads, limits, folders, marks = what
+        path, start_in, contains, user, forgets = how
         if self._ways:
             groups, writes, reads = map(self._reached, (groups, writes, reads))
         attempt = attempts.Attempt(number, groups, reads, folders, marks)
@@ -198,6 +207,7 @@ class Launcher:
         view = self._view if contains == b"1" else None
         joins: list[int] = []
         rules = self._rules
+        account = (int(user), self._account[1]) if user and self._account is not None else self._account
         try:
             for group in groups:
                 os.mkdir(group, 0o755)
@@ -217,14 +227,15 @@ class Launcher:
                 for group in groups:
                     joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
                 bounds = kernel.bounds([int(part) for part in limits])
-                mounts = None if view is None else view.mounts_of(attempt.name)
+                sight = None if view is None else view.sight_of(attempt.name)
                 if self._fence is not None:
                     rules = self._fence.rules_for(folders[-1])
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
                     apart = rules if contains == b"1" else None
-                    become = partial(self._become, program, handles, joins, bounds, mounts, start_in, apart)
+                    who = account, forgets == b"1" and self._has_keyrings
+                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart, *who)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
@@ -272,7 +283,8 @@ class Launcher:
             kernel.kill_members(group)
 
     def _reap(self, attempt: attempts.Attempt) -> None:
-        """The executor has seen to what was left."""
+        """The executor has seen to what was left. It may know sooner than we that it has exited."""
+        attempt.is_seen_to = True
         if attempt.has_exited:
             self._finish(attempt)
 
@@ -285,7 +297,7 @@ class Launcher:
 
     def _become(
         self, program: kernel.Program, handles: Sequence[int], joins: Sequence[int], bounds: kernel.Bounds,
-        mounts: kernel.Mounts | None, start_in: bytes, rules: int | None,
+        sight: kernel.Sight | None, start_in: bytes, rules: int | None, account: tuple[int, int] | None, forgets: bool,
     ) -> None:  # fmt: skip
         """In the child: becomes the program, or says why not and ends. Never returns. Without rules it may gain
         rights."""
@@ -296,10 +308,14 @@ class Launcher:
                 os.write(join, b"0")
             for which, bound in bounds:
                 kernel.set_limit(which, bound)
-            if mounts is not None:
-                kernel.see_one_folder(mounts)
-            if self._account is not None:
-                kernel.become(*self._account)
+            if sight is not None:
+                kernel.see_one_folder(*sight)
+            if rules is not None:
+                kernel.take_own_keyring()  # before the change of user, who may have few keys: it is not one of his
+            if account is not None:
+                kernel.become(*account)
+                if forgets:
+                    kernel.forget_keys()
             kernel.die_with_parent()
             step = b"enter"
             os.chdir(start_in)
@@ -342,7 +358,7 @@ class Launcher:
             attempt.look_at = time.monotonic() + attempt.pause
             attempt.pause = min(2 * attempt.pause, PAUSE_SECONDS_MAX)
             self._waiting.add(attempt)
-        elif attempt.is_kept or not self._orphans():
+        elif attempt.is_kept or attempt.is_seen_to or not self._orphans():
             self._finish(attempt)
         elif not attempt.is_left:
             attempt.is_left = True

@@ -8,7 +8,7 @@ from typing import Final
 
 from hourhand.job_kinds.cgroups import cache_in, number_in
 from hourhand.job_kinds.child import signal_name
-from hourhand.job_kinds.disk_watch import Watched
+from hourhand.job_kinds.disk_watch import Taken, Watched
 from hourhand.job_kinds.launcher import Ended
 from hourhand.model.outcome import Failed, Outcome, Succeeded, clipped
 from hourhand.model.resources import Resources, tell_size
@@ -54,13 +54,33 @@ def _too_much_memory(resources: Resources | None) -> str:
     return f"needed more memory than the {allowed} of resources.memory, and the kernel ended it; declare more"
 
 
-def too_much_disk(used: int, limit: int, resources: Resources | None, error_tail: Iterable[str]) -> Failed:
-    """Of a program that was ended for it."""
+def too_much_disk(
+    taken: Taken, limit: Taken, resources: Resources | None, error_tail: Iterable[str], was_ended: bool = True
+) -> Failed:
+    """Of a program that was ended for it, or had ended by itself when it was seen."""
+    allowed = _disk_allowed(limit, resources)
+    what = f"took {tell_size(taken.bytes)} of disk, more than {allowed}"
+    advice = "declare more"
+    if taken.files > limit.files:
+        allowed = f"the {limit.files} files and folders that its executor (kinds.disk_files_max) allows"
+        what, advice = f"made more than {allowed} in its folder and its /tmp", "make fewer, or pack them"
+    message = f"{what}{', and was ended' if was_ended else ''}; {advice}"
+    return Failed(Reason.DISK_LIMIT, clipped(message + "".join(f"\n{line}" for line in error_tail)))
+
+
+def too_large_to_keep(size: int, limit: Taken, resources: Resources | None) -> Failed:
+    """Of a program whose files would become more, once they are kept, than it may have on disk."""
+    what = f"left files of at least {tell_size(size)} to be kept, holes counted"
+    return Failed(
+        Reason.DISK_LIMIT,
+        clipped(f"{what}, more than {_disk_allowed(limit, resources)}, and none of them is kept; declare more"),
+    )
+
+
+def _disk_allowed(limit: Taken, resources: Resources | None) -> str:
     is_declared = resources is not None and resources.disk is not None
     whose = "resources.disk" if is_declared else "its executor (kinds.disk_bytes_max)"
-    allowed = f"the {tell_size(limit)} of {whose}"
-    message = f"took {tell_size(used)} of disk, more than {allowed}, and was ended; declare more"
-    return Failed(Reason.DISK_LIMIT, clipped(message + "".join(f"\n{line}" for line in error_tail)))
+    return f"the {tell_size(limit.bytes)} of {whose}"
 
 
 def not_started(program: str, path: str, number: int | None, error: str, is_private: bool = False) -> Failed:

@@ -19,16 +19,23 @@ from typing import Final, TypeVar
 
 from hourhand.job_kinds.cgroups import GroupPlan, remove_groups
 from hourhand.job_kinds.child import first_of, to_the_end
-from hourhand.job_kinds.disk_watch import Watched
+from hourhand.job_kinds.disk_watch import Taken, Watched, size_of_files
 from hourhand.job_kinds.launcher import Ended, Launch, Launched, LauncherDied
 from hourhand.job_kinds.leftovers import Leftovers
 from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineReader, many_of
 from hourhand.job_kinds.program_host import ProgramHost, ProgramSettings
-from hourhand.job_kinds.program_outcomes import not_prepared, not_started, outcome_of, too_much_disk, usage_of
+from hourhand.job_kinds.program_outcomes import (
+    not_prepared,
+    not_started,
+    outcome_of,
+    too_large_to_keep,
+    too_much_disk,
+    usage_of,
+)
 from hourhand.job_kinds.progress_files import PROGRESS_FILE, PROGRESS_VARIABLE
 from hourhand.job_kinds.spare_folders import OwnFolder
 from hourhand.job_kinds.work_folders import remove
-from hourhand.model.outcome import Lost, Outcome
+from hourhand.model.outcome import Failed, Lost, Outcome, Succeeded
 from hourhand.model.work_folder import OUTPUT_FOLDER
 from hourhand.ports.job_kind import Task
 
@@ -127,8 +134,10 @@ class _Attempt:
         self._launched: Launched | None = None
         self._end: Ended | None = None
         self._disk: Watched | None = None
-        self._disk_used: int | None = None
+        self._disk_taken: Taken | None = None
         """It was ended for having taken so much disk."""
+        self._disk_fault: Failed | None = None
+        """It had taken too much when it was over."""
         self._pipes: list[int] = []
         self._readers: list[LineReader] = []
         self._error_tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -147,7 +156,7 @@ class _Attempt:
     def _take_folder(self) -> None:
         host, name = self._host, f"{self._task.run_id}-{self._task.fence}"
         self._plan = host.plan(name, self._task.resources)
-        if host.contains:
+        if host.contains and self._program.contained:
             self._own = host.spares.take(self._inner)
             self._folder = self._own.path
         else:
@@ -156,9 +165,10 @@ class _Attempt:
     def _fill_folder(self) -> None:
         assert self._folder is not None
         folders, program = self._host.folders, self._program
-        self._start_in = folders.make_start(self._folder, program.cwd) if program.cwd else self._folder
+        account = None if self._own is None else self._own.account
+        self._start_in = folders.make_start(self._folder, program.cwd, account) if program.cwd else self._folder
         if program.files:
-            folders.add(self._folder, program.files)
+            folders.add(self._folder, program.files, account)
         if self._inner and self._own is None:
             folders.make_inner(self._folder / self._inner)
         if program.prepare is not None:  # last: it may hand all of it to another user
@@ -168,6 +178,7 @@ class _Attempt:
         """Hands the program to the launcher. That it could not be started is heard as its end."""
         assert self._folder is not None
         host, task, own = self._host, self._task, self._own
+        user = None if own is None else own.user
         what = Launch(
             self._program.argv,
             self._environment(str(self._folder)),
@@ -175,10 +186,12 @@ class _Attempt:
             self._folder,
             self._start_in,
             self._plan,
-            host.limits(task.resources),
+            host.limits(task.resources, user is not None),
             host.contains and self._program.contained,
             self._parts() if own is None else own.parts,
             () if own is None else own.marks,
+            None if user is None else user.account.user_id,
+            user is not None and user.is_used,
         )
         out, out_of_program = os.pipe()
         err, err_of_program = os.pipe()
@@ -211,10 +224,10 @@ class _Attempt:
         assert self._folder is not None
         return [*([str(self._folder / self._inner)] if self._inner else []), str(self._folder)]
 
-    def _has_too_much(self, used: int) -> None:
+    def _has_too_much(self, taken: Taken) -> None:
         """It takes more disk than it may. Nobody asks it first: it would go on meanwhile."""
         assert self._launched is not None
-        self._disk_used = used
+        self._disk_taken = taken
         with suppress(LauncherDied):  # which has taken it along
             self._launched.kill()
 
@@ -229,7 +242,7 @@ class _Attempt:
             self._end = launched.ended.result()
         except LauncherDied:
             await to_the_end(self._clear_up_alone)
-        # From here on it is we who take the time: what it has left is not held against it any more.
+        # From here on it is we who take the time: what it has left is looked at once more, by `finish`.
         if self._folder is not None:
             self._host.disk.forget(self._folder)
 
@@ -302,7 +315,7 @@ class _Attempt:
         if own is not None and end.folder_is_untouched and not spares.give_back(own, self._inner):
             return False
         if own is not None and end.folder_is_removed:
-            spares.replace(self._inner)
+            spares.replace(self._inner, own)
         self._folder = None
         return True
 
@@ -318,10 +331,10 @@ class _Attempt:
         """Clears up after a program that has ended and says what came out."""
         end = self._end
         is_untouched = end is not None and end.folder_is_untouched
-        if keep and self._task.keep_outputs is not None and self._folder is not None and not is_untouched:
-            outputs = self._folder / OUTPUT_FOLDER
-            if outputs.exists():  # the launcher has removed it if nothing was in it
-                await self._task.keep_outputs(outputs)
+        if keep and self._folder is not None and not is_untouched:
+            if self._disk is not None and self._disk_taken is None:
+                await self._look_last(self._disk)
+            await self._keep_outputs()
         for reader in self._readers:
             await reader.drain(_DRAIN_SECONDS_MAX)
         self._close_pipes()
@@ -329,6 +342,27 @@ class _Attempt:
         if end is None or not (is_untouched or end.folder_is_removed) or not self._folder_is_done(end):
             await self.remove_folder(_)
         return self.outcome()
+
+    async def _look_last(self, disk: Watched) -> None:
+        """A quick program can take more than it may before anybody has looked."""
+        taken = await asyncio.to_thread(disk.look_last)
+        if taken.exceeds(disk.limit):
+            self._disk_fault = too_much_disk(taken, disk.limit, self._task.resources, self._error_tail, False)
+
+    async def _keep_outputs(self) -> None:
+        assert self._folder is not None
+        keep, disk, outputs = self._task.keep_outputs, self._disk, self._folder / OUTPUT_FOLDER
+        if keep is None or not outputs.exists():  # the launcher has removed it if nothing was in it
+            return
+        if disk is not None:
+            # By what they would be in the storage of blobs, where holes take as much as anything else.
+            size = await asyncio.to_thread(size_of_files, outputs, disk.limit.bytes)
+            if size > disk.limit.bytes:
+                fault = too_large_to_keep(size, disk.limit, self._task.resources)
+                self._disk_fault = self._disk_fault or fault
+                self._task.log("log", f"the run {fault.error}")
+                return
+        await keep(outputs)
 
     def _close_pipes(self) -> None:
         if self._folder is not None:
@@ -345,7 +379,7 @@ class _Attempt:
         if folder is not None:
             await asyncio.to_thread(remove, folder)
             if self._own is not None:
-                self._host.spares.replace(self._inner)
+                self._host.spares.replace(self._inner, self._own)
 
     def _readings(self) -> dict[str, str]:
         return {} if self._end is None else dict(zip(self._plan.reads, self._end.readings, strict=False))
@@ -363,10 +397,13 @@ class _Attempt:
             return not_started(program.argv[0], self._host.path, end.error_number, end.error, is_private)
         if end.step:
             return not_prepared(end.step, end.error)
-        if self._disk_used is not None:
+        if self._disk_taken is not None:
             limit = self._host.disk_limit(self._task.resources)
-            return too_much_disk(self._disk_used, limit, self._task.resources, self._error_tail)
-        return outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+            return too_much_disk(self._disk_taken, limit, self._task.resources, self._error_tail)
+        outcome = outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+        # A program that has failed says better why than we could.
+        is_fine = isinstance(outcome, Succeeded)
+        return self._disk_fault if is_fine and self._disk_fault is not None else outcome
 
     def not_launched(self, error: Exception) -> Outcome:
         if isinstance(error, LauncherDied):

@@ -23,6 +23,7 @@ from hourhand.job_kinds.plugin_protocol import HelloFault
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.job_kinds.python import PythonKind
 from hourhand.job_kinds.script import ScriptKind, ScriptSettings
+from hourhand.job_kinds.user_ids import FIRST as UID_FIRST
 from hourhand.job_kinds.work_folders import account_for
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
@@ -49,7 +50,8 @@ class KindSettings:
     grace_seconds: float = 10.0
     """How long a cancelled command or synchronous handler may take to end by itself before it is killed."""
     run_as: str | None = "nobody"
-    """The user that commands run as when the executor is root; None keeps root, with all that follows."""
+    """The user that commands run as when the executor is root, or whose group they are in where each has a user of its
+    own (`uid_count`); None keeps root, with all that follows."""
     work_root: str | None = None
     """Where commands get their private folders; that user must be able to reach it. None makes one that fits."""
     command_path: str | None = None
@@ -64,6 +66,18 @@ class KindSettings:
     """Disk that one attempt of a contained program may take in its private folder and its /tmp, unless its job declares
     `resources.disk`; None: a tenth of the file system, but at most half of what is free there when the executor
     starts, and at least 100 MB."""
+    disk_files_max: int | None = None
+    """Files and folders that one attempt of a contained program may have in its private folder and its /tmp; None: a
+    tenth of what the file system can hold, but at most half of what is free there when the executor starts, at least
+    10,000 and at most 1,000,000."""
+    uid_first: int = UID_FIRST
+    """Where the numbers begin of which each contained attempt has one as its user when the executor is root, in the
+    group of `run_as`. No account may have one of them. Executors of a machine share them; those in containers on it
+    need others."""
+    uid_count: int | None = None
+    """How many of them there are, at least 1,024; each executor takes up to 65,536. 0: all attempts are the user
+    `run_as`, and can harm each other. None: 16,777,216 where `run_as` is `nobody`, and 0 where it is another user, who
+    may have files."""
     shared: tuple[str, ...] = ()
     """Folders that contained programs share with the machine in /tmp, /var/tmp and /dev/shm, of which each attempt has
     its own otherwise: `/tmp/exchange`, or `/tmp` for all of it."""
@@ -200,6 +214,9 @@ def builtin_kinds(
             tuple(hidden),
             settings.shared,
             settings.disk_bytes_max,
+            settings.disk_files_max,
+            settings.uid_first,
+            settings.uid_count,
         )
     )
     kinds: list[JobKind] = [

@@ -120,7 +120,8 @@ class ScriptKind:
             argv = [*interpreter, entry, *payload.get("args", ())]
 
         def prepare(folder: Path) -> None:
-            owner = None if self._account is None else (self._account.user_id, self._account.group_id)
+            facts = folder.stat()  # who the attempt is was decided by then
+            owner = None if self._account is None else (facts.st_uid, facts.st_gid)
             try:
                 place_files(files, folder / CODE_FOLDER, owner)
             except (

@@ -7,18 +7,18 @@ to an executor that was killed; whoever opens next ends what still runs in it an
 import fcntl
 import os
 import pwd
-import shutil
 import signal
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hourhand.job_kinds.cgroups import remove_groups
+from hourhand.job_kinds.deep_folders import remove_below
 from hourhand.model.errors import BadConfiguration
 
 _PREFIX: Final = "hourhand-work-"
@@ -91,32 +91,34 @@ class WorkFolders:
             os.close(self._lock)
             self._lock = None
 
-    def make(self, name: str, inner: str) -> tuple[Path, Path]:
-        """A new private folder, and the folder inside it in which the command starts."""
+    def make(self, name: str, inner: str, account: Account | None = None) -> tuple[Path, Path]:
+        """A new private folder, and the folder inside it in which the command starts. Here and below they are of that
+        account, or without one of the account of all."""
         assert self._room is not None, "work folders are used between open and close"
-        folder = self.make_private(self._room / name)
-        return folder, self.make_start(folder, inner)
+        folder = self.make_private(self._room / name, account)
+        return folder, self.make_start(folder, inner, account)
 
-    def make_start(self, folder: Path, inner: str) -> Path:
+    def make_start(self, folder: Path, inner: str, account: Account | None = None) -> Path:
         """A folder inside an attempt's own, with those on the way to it."""
         start = folder
         for part in Path(inner).parts:
             start = start / part
-            self.make_inner(start)
+            self.make_inner(start, account)
         return start
 
-    def make_inner(self, folder: Path) -> None:
+    def make_inner(self, folder: Path, account: Account | None = None) -> None:
         """A folder inside an attempt's own, if it is not there anyway."""
         if not folder.exists():
-            self.make_private(folder)
+            self.make_private(folder, account)
 
-    def make_private(self, folder: Path) -> Path:
+    def make_private(self, folder: Path, account: Account | None = None) -> Path:
         os.mkdir(folder, 0o700)
-        if self._account is not None:
-            os.chown(folder, self._account.user_id, self._account.group_id)
+        account = account or self._account
+        if account is not None:
+            os.chown(folder, account.user_id, account.group_id)
         return folder
 
-    def make_point(self, folder: Path, path: str) -> list[Path]:
+    def make_point(self, folder: Path, path: str, account: Account | None = None) -> list[Path]:
         """Folders on the way from one to where something is to be mounted; the last is nobody's to write to. Those that
         were not there yet, each before what is in it."""
         made = []
@@ -124,20 +126,21 @@ class WorkFolders:
         for part in way:
             folder = folder / part
             if not folder.exists():
-                made.append(self.make_private(folder))
+                made.append(self.make_private(folder, account))
         if not (folder / last).exists():
             os.mkdir(folder / last, 0o700)
             made.append(folder / last)
         return made
 
-    def add(self, folder: Path, files: Mapping[str, bytes]) -> None:
+    def add(self, folder: Path, files: Mapping[str, bytes], account: Account | None = None) -> None:
         """Writes files into a folder, for its user alone."""
+        account = account or self._account
         for name, content in files.items():
             descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o700)
             with open(descriptor, "wb") as file:
                 file.write(content)
-                if self._account is not None:
-                    os.fchown(descriptor, self._account.user_id, self._account.group_id)
+                if account is not None:
+                    os.fchown(descriptor, account.user_id, account.group_id)
 
 
 def base_of(root: str | None) -> Path:
@@ -163,19 +166,13 @@ def remove_abandoned(base: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes the folder with everything in it, also what a job made unwritable for its own user."""
-
-    def open_up_and_retry(function: Callable[..., Any], path: str, _: Any) -> None:
-        with suppress(OSError):
-            for locked in (os.path.dirname(path), path):
-                if stat.S_ISDIR(os.lstat(locked).st_mode):
-                    os.chmod(locked, 0o700)
-            if function in (os.unlink, os.rmdir):
-                function(path)
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-
-    shutil.rmtree(folder, onerror=open_up_and_retry)
+    """Removes the folder with everything in it, also what a job made unwritable for its own user. What cannot be
+    removed is left, without a word: nobody could do anything about it here."""
+    with suppress(OSError):
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK) and stat.S_ISDIR(os.lstat(folder).st_mode):
+            os.chmod(folder, 0o700)
+        remove_below(folder)
+        os.rmdir(folder)
 
 
 def _locked(room: Path) -> int | None:

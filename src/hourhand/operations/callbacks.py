@@ -31,6 +31,7 @@ from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.progress_stores import ProgressStore, Told
 
 RESULT_BYTES_MAX: Final = 256 * 1024
+_MESSAGE_CHARS_MAX: Final = 16 * 1024
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _NO_KEY: Final = (
     "the signature cannot be checked here: executor and API do not have the same key file (secrets.key_file); send the "
@@ -147,11 +148,20 @@ class CallbackOperations:
             return False
         _refuse_stale(found)
         if progress is not None:
-            said = Progress(*tidy(progress.percent, progress.message), self.now())
-            await self._progress.write_progress([Told(run_id, found.fence, said)])
+            await self._take_progress(run_id, found, progress)
         if word is not None:  # after it: a call that is made again because this one failed must find its word unheard
             await self._callbacks.mark_told(found.token_digest, *word)
         return True
+
+    async def _take_progress(self, run_id: UUID, found: FoundCallback, progress: CallbackProgress) -> None:
+        """By way of the executor, which masks it like all progress; at once where it has no key, and so no secrets."""
+        if found.key_id is None:
+            said = Progress(*tidy(progress.percent, progress.message), self.now())
+            await self._progress.write_progress([Told(run_id, found.fence, said)])
+            return
+        # Longer than what is shown of it: a value must not be cut before it is masked.
+        told = {"percent": progress.percent, "message": progress.message[:_MESSAGE_CHARS_MAX]}
+        await self._callbacks.tell_callback(run_id, found.token_digest, self._sealed(run_id, found, told))
 
 
 def faults_of_callback(request: CallbackRequest) -> list[Fault]:

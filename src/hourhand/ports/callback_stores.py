@@ -23,6 +23,12 @@ class FoundCallback(NamedTuple):
     """The words of that second, by the digests of their ids."""
 
 
+class SaidCallback(NamedTuple):
+    said: Mapping[str, Any]
+    is_last: bool
+    """Whether it is how the attempt ended; else how far it has come."""
+
+
 class CallbackKeys(Protocol):
     """What an executor and the API have in common that the database does not know: the master keys of one file, each
     known by its id. What is used raises BadConfiguration when the file cannot be used."""
@@ -48,8 +54,8 @@ class CallbackStore(Protocol):
         """From now on, and for so long, whoever has the token may say how the attempt ended; and whoever signs by what
         follows from the master key of that id."""
 
-    async def said_callbacks(self, attempts: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Mapping[str, Any]]:
-        """What was said, of those attempts of which something was."""
+    async def said_callbacks(self, attempts: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], SaidCallback]:
+        """The newest word, of those attempts of which something was said."""
 
 
 class CallbackAnswers(Protocol):
@@ -57,6 +63,9 @@ class CallbackAnswers(Protocol):
         self, run_id: UUID, token_digest: bytes, said: Mapping[str, Any], said_digest: bytes
     ) -> bool:
         """Keeps what is said, if it is the first word, in time, and the attempt still has its run."""
+
+    async def tell_callback(self, run_id: UUID, token_digest: bytes, said: Mapping[str, Any]) -> None:
+        """Keeps what is said of progress for the executor, in the place of what was said of it before."""
 
     async def find_callbacks(self, run_id: UUID, token_digest: bytes | None = None) -> list[FoundCallback]:
         """The one of that token, if the run has it; without a token those of the run's newest attempts, the newest

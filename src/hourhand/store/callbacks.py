@@ -8,7 +8,7 @@ from uuid import UUID
 from hourhand.database.connections import Database
 from hourhand.database.queries import load_queries
 from hourhand.model.states import RunEvent, sources
-from hourhand.ports.callback_stores import TOLD_IDS_MAX, FoundCallback
+from hourhand.ports.callback_stores import TOLD_IDS_MAX, FoundCallback, SaidCallback
 from hourhand.store.jsons import from_json, to_json
 
 _KEPT: Final = timedelta(days=7)
@@ -48,6 +48,11 @@ class Callbacks:
         )
         return bool(rows)
 
+    async def tell_callback(self, run_id: UUID, token_digest: bytes, said: Mapping[str, Any]) -> None:
+        await self._database.fetch(
+            self._queries["tell_callback"], run_id=run_id, token_digest=token_digest, said=to_json(said)
+        )
+
     async def find_callbacks(self, run_id: UUID, token_digest: bytes | None = None) -> list[FoundCallback]:
         rows = await self._database.fetch(
             self._queries["find_callbacks"], run_id=run_id, token_digest=token_digest, states=_STATES, most=_FOUND_MAX
@@ -74,13 +79,13 @@ class Callbacks:
             ids_max=TOLD_IDS_MAX,
         )
 
-    async def said_callbacks(self, attempts: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], Mapping[str, Any]]:
+    async def said_callbacks(self, attempts: Sequence[tuple[UUID, int]]) -> dict[tuple[UUID, int], SaidCallback]:
         rows = await self._database.fetch(
             self._queries["said_callbacks"],
             run_ids=[run_id for run_id, _ in attempts],
             fences=[fence for _, fence in attempts],
         )
-        return {(row["run_id"], row["fence"]): from_json(row["said"]) for row in rows}
+        return {(row["run_id"], row["fence"]): SaidCallback(from_json(row["said"]), row["is_last"]) for row in rows}
 
     async def sweep(self, now: datetime) -> None:
         await self._database.fetch(self._queries["sweep_callbacks"], before=now - _KEPT)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hourhand.executor.output_folder import OutputFolder
+from hourhand.job_kinds.work_folders import remove
 from hourhand.model.run_blobs import NAME_PARTS_MAX
 
 
@@ -132,3 +133,21 @@ def test_folders_that_lie_too_deep_are_left(folder: OutputFolder, path: Path) ->
 
     assert len(found.names) == NAME_PARTS_MAX - 1
     assert found.left_out_count == 2
+
+
+def test_folders_beyond_the_length_of_any_path_are_left_out_and_the_rest_is_kept(
+    folder: OutputFolder, path: Path
+) -> None:
+    (path / "kept").write_text("x")
+    inside = os.open(path, os.O_RDONLY)
+    for _ in range(5000):
+        os.mkdir("n" * 200, dir_fd=inside)
+        below = os.open("n" * 200, os.O_RDONLY, dir_fd=inside)
+        os.close(inside)
+        inside = below
+    os.close(inside)
+    found = folder.look_through(100, 100)
+    assert (found.names, found.left_out_count) == (["kept"], 1)
+    assert f"deeper than {NAME_PARTS_MAX} folders" in found.told()[0]
+    remove(path)
+    assert not path.exists()

@@ -16,6 +16,7 @@ import pytest
 from hourhand.job_kinds.cgroups import PREFIX, find_trees, remove_groups
 from hourhand.job_kinds.command import CommandKind
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
+from hourhand.job_kinds.user_ids import COUNT, FIRST
 from hourhand.model.outcome import Failed, Lost, Succeeded
 from hourhand.model.resources import Resources
 from hourhand.model.states import Reason
@@ -244,9 +245,102 @@ async def test_every_attempt_has_a_limit_of_disk(open_kind, make_task, shared):
     declared.task.resources = Resources(disk=50 * MB)
     assert await kind.run(declared.task) == OK
     facts = os.statvfs(shared)
-    unsaid = (await open_kind())._programs._host.disk_bytes_max
+    unsaid = (await open_kind())._programs._host.disk_max.bytes
     assert 0 < unsaid <= facts.f_blocks * facts.f_frsize / 10
     assert unsaid <= (facts.f_bavail * facts.f_frsize + 1000 * MB) / 2, "it cannot fill what is left"
+
+
+async def test_what_a_quick_program_has_taken_is_seen_when_it_is_over(kind, make_task):
+    hog = make_task(shell("head -c 30000000 /dev/zero > /tmp/file"))
+    hog.task.resources = Resources(disk=10 * MB)
+    outcome = await kind.run(hog.task)
+    assert outcome.reason is Reason.DISK_LIMIT
+    assert "more than the 10 MB of resources.disk; declare more" in outcome.error
+    assert hog.task.usage.disk_bytes_peak > 10 * MB
+    modest = make_task(shell("head -c 3000000 /dev/zero > /tmp/file"))
+    modest.task.resources = Resources(disk=10 * MB)
+    assert await kind.run(modest.task) == OK
+    assert 3 * MB <= modest.task.usage.disk_bytes_peak < 4 * MB
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("truncate -s 3G $HOURHAND_OUTPUT_DIR/sparse", "left files of at least 3.2 GB to be kept"),
+        ("for i in 1 2 3; do truncate -s 4M $HOURHAND_OUTPUT_DIR/$i; done", "left files of at least 13 MB"),
+        ("head -c 30M /dev/urandom > $HOURHAND_OUTPUT_DIR/x", "took 31 MB of disk"),
+    ],
+    ids=["one with a hole", "several together", "a plain one"],
+)
+async def test_no_more_is_kept_than_an_attempt_may_have_on_disk(kind, make_task, script, said):
+    kept = []
+
+    async def keep(folder):
+        kept.append(sorted(await asyncio.to_thread(os.listdir, folder)))
+
+    large, small = make_task(shell(script)), make_task(shell("truncate -s 9M $HOURHAND_OUTPUT_DIR/x"))
+    for each in (large.task, small.task):
+        each.resources, each.keep_outputs = Resources(disk=10 * MB), keep
+    outcome = await kind.run(large.task)
+    assert outcome.reason is Reason.DISK_LIMIT
+    assert said in outcome.error
+    assert kept == []
+    assert any("to be kept" in line for line in large.of("log"))
+    assert await kind.run(small.task) == OK
+    assert kept == [["x"]]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        shell("i=0; while : > $((i += 1)); do :; done"),
+        shell("cd /tmp; i=0; while mkdir -p $((i += 1))/a; do :; done"),
+        python("import os; open('a', 'w')\nfor n in range(10**9): os.link('a', f'{n}')"),
+    ],
+    ids=["files", "folders", "names of one file"],
+)
+async def test_who_makes_too_many_files_is_ended_and_says_so(open_kind, make_task, program):
+    kind = await open_kind(disk_files_max=1000)
+    kind._programs._host.disk._look_seconds = 0.05
+    neighbour = make_task(shell("for i in $(seq 500); do : > $i; done; sleep 1; echo fine"))
+    running = asyncio.create_task(kind.run(neighbour.task))
+    maker = make_task(program)
+    maker.task.resources = Resources(disk=1000 * MB)
+    async with asyncio.timeout(60):
+        outcome = await kind.run(maker.task)
+    assert isinstance(outcome, Failed)
+    assert (outcome.reason, outcome.retryable) == (Reason.DISK_LIMIT, True)
+    assert "more than the 1000 files" in outcome.error
+    assert "kinds.disk_files_max" in outcome.error
+    assert await running == OK
+    unsaid = (await open_kind())._programs._host.disk_max.files
+    assert 10_000 <= unsaid <= 1_000_000
+
+
+DIG: Final = """
+import os, sys
+for place in ("/tmp", os.environ["HOME"], os.environ["HOURHAND_OUTPUT_DIR"]):
+    os.chdir(place)
+    for _ in range(int(sys.argv[1])):
+        os.mkdir("n" * 200)
+        os.chdir("n" * 200)
+"""
+
+
+async def test_folders_deeper_than_any_path_are_cleared_up_like_others(open_kind, make_task, shared):
+    kind = await open_kind(work_root=str(shared / "work"))
+    digger = make_task(python(DIG, 2000))
+    looked = []
+
+    async def keep(folder):
+        looked.append(await asyncio.to_thread(os.listdir, folder))
+
+    digger.task.keep_outputs = keep
+    assert await kind.run(digger.task) == OK
+    assert looked == [["n" * 200]]
+    [room] = (shared / "work").iterdir()
+    assert [path for path in room.rglob("n*") if len(path.name) == 200] == []
+    assert await unharmed(kind, make_task)
 
 
 # --- nothing survives ---------------------------------------------------------------------------------------
@@ -484,6 +578,113 @@ async def test_shared_memory_is_the_attempts_own_and_goes_with_it(kind, make_tas
     assert not os.path.exists(name)
 
 
+# Makes a segment, a set of semaphores, a queue of each sort, or says which of them it finds by their names.
+SYSTEM_V: Final = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+key, create = int(sys.argv[1]), 0o1000 * (sys.argv[2] == "make")
+found = [libc.shmget(key, 4096, create | 0o666), libc.semget(key, 1, create | 0o666), libc.msgget(key, create | 0o666)]
+queue = b"/hourhand-%d" % key
+found.append(libc.mq_open(queue, 0o100 * bool(create) | 2, 0o666, None))
+print(*[int(each >= 0) for each in found], len(open("/proc/sysvipc/shm").readlines()) - 1, flush=True)
+if create:
+    time.sleep(1000)
+"""
+
+
+async def test_system_v_objects_and_message_queues_are_the_attempts_own_and_go_with_it(kind, make_task, until):
+    if "ipc" not in kind._programs._host.launcher.abilities:
+        pytest.skip("this kernel has no namespaces for them")
+    key = 0x48000000 + os.getpid()
+    first = make_task(python(SYSTEM_V, key, "make"))
+    running = asyncio.create_task(kind.run(first.task))
+    await until(lambda: first.of("stdout"))
+    assert first.of("stdout")[0] == "1 1 1 1 1"
+    namespaces = {os.readlink(f"/proc/{pid}/ns/ipc") for pid in processes_of(first.task)}
+    assert namespaces
+    assert os.readlink("/proc/self/ns/ipc") not in namespaces
+    assert await found_by_another(kind, make_task, key) == "0 0 0 0 0"
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await found_by_another(kind, make_task, key) == "0 0 0 0 0"
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
+
+
+async def found_by_another(kind, make_task, key):
+    second = make_task(python(SYSTEM_V, key, "look"))
+    assert await kind.run(second.task) == OK
+    return second.of("stdout")[0]
+
+
+@pytest.mark.skipif(not os.path.ismount("/dev/mqueue"), reason="this machine does not show message queues as files")
+async def test_message_queues_of_others_are_not_seen_as_files_either(kind, make_task):
+    if "ipc" not in kind._programs._host.launcher.abilities:
+        pytest.skip("this kernel has no namespaces for them")
+    ours = Path(f"/dev/mqueue/hourhand-test-{os.getpid()}")
+    ours.touch(0o666)
+    try:
+        logged = make_task(shell("ls /dev/mqueue; touch /dev/mqueue/theirs; ls /dev/mqueue"))
+        assert await kind.run(logged.task) == OK
+        assert logged.of("stdout") == ["theirs"]
+        assert not Path("/dev/mqueue/theirs").exists()
+    finally:
+        ours.unlink()
+
+
+# An executor that was given a session keyring, as by a login, and has a key in it. Its programs add one, and seek both:
+# by name in all that they possess, by number, and in the keyrings of their session and of their user.
+KEYED_EXECUTOR: Final = """
+import asyncio, ctypes, sys
+from datetime import UTC, datetime
+from uuid import uuid4
+from hourhand.job_kinds.command import CommandKind
+from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
+from hourhand.ports.job_kind import Task
+
+ADD = "print(libc.syscall(248, b'user', name, b'hush', 4, -3)); print(libc.syscall(249, b'user', name, None, 0) > 0)"
+SEEK = (
+    "found = [libc.syscall(249, b'user', name, None, 0), libc.syscall(250, 11, int(sys.argv[2]), bytes(99), 99)]; "
+    "found += [libc.syscall(250, 10, ring, b'user', name, 0) for ring in (-3, -4, -5)]; print([n > 0 for n in found])"
+)
+
+async def main(run_as):
+    kind = CommandKind(ProgramRunner(ProgramSettings(run_as=run_as)))
+    await kind.open()
+
+    async def run(what, name, number=0):
+        said = []
+        code = "import ctypes, sys; libc = ctypes.CDLL(None); name = sys.argv[1].encode(); " + what
+        payload = {"argv": ["/usr/bin/env", "python3", "-c", code, name, str(number)]}
+        log = lambda _, line: said.append(line)
+        await kind.run(Task(uuid4(), uuid4(), "default", "x", "command", payload, 1, 1, datetime.now(UTC), log))
+        return said
+
+    number, is_found = await run(ADD, "first")
+    print("keyring" in kind._programs._host.launcher.abilities, int(number) > 0, is_found)
+    print(*await run(SEEK, "first", number))
+    print(*await run(SEEK, "own", own))
+    await kind.close()
+
+libc = ctypes.CDLL(None)
+libc.syscall(250, 1, None)
+own = libc.syscall(248, b"user", b"own", b"hush", 4, -3)
+if own > 0:
+    asyncio.run(main(None if sys.argv[1] == "root" else sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls of the test have their numbers there")
+@pytest.mark.parametrize("run_as", ["nobody", "root"])
+def test_keys_of_other_attempts_and_of_the_executor_are_not_found(run_as):
+    command = [sys.executable, "-c", KEYED_EXECUTOR, run_as]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    if not said:
+        pytest.skip("this kernel has no keyrings, or does not let us have them")
+    assert said[-3:] == ["True True True", str([False] * 5), str([False] * 5)]
+
+
 async def test_a_program_cannot_see_signal_or_look_into_processes_outside(kind, make_task):
     ours = os.getpid()
     script = (
@@ -516,8 +717,8 @@ async def test_a_set_user_id_program_gives_no_rights(kind, make_task, shared):
     assert probe.stat().st_mode & stat.S_ISUID
     logged = make_task({"argv": [str(probe), "-u"]})
     assert await kind.run(logged.task) == OK
-    nobody = subprocess.run(["id", "-u", "nobody"], capture_output=True, text=True, check=True).stdout.strip()
-    assert logged.of("stdout") == [nobody]
+    [user] = map(int, logged.of("stdout"))
+    assert user in range(FIRST, FIRST + COUNT)
     logged = make_task(shell("grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status"))
     assert await kind.run(logged.task) == OK
     assert [line.split()[1] for line in logged.of("stdout")] == ["1", "0000000000000000"]

@@ -187,6 +187,16 @@ def test_tmp_is_private_where_anybody_may_make_namespaces() -> None:
     assert not Path("/tmp", name).exists()
 
 
+def test_system_v_objects_are_private_where_anybody_may_make_namespaces() -> None:
+    key = 0x48000000 + os.getpid()
+    script = "python3 -c 'import ctypes; print(ctypes.CDLL(None).shmget({}, 4096, {}) >= 0)'"
+    made, sought, abilities = run_as_nobody(script.format(key, 0o1666), script.format(key, 0o666))
+    if "ipc" not in abilities:
+        pytest.skip("this machine lets nobody make namespaces")
+    assert (made["said"], sought["said"]) == (["True"], ["False"])
+    assert str(key) not in Path("/proc/sysvipc/shm").read_text()
+
+
 def test_without_namespaces_tmp_is_closed_and_the_own_folder_is_not() -> None:
     name = f"hourhand-test-{os.getpid()}"
     closed = f"for p in /tmp /var/tmp; do echo hush > $p/{name}; ls $p; mkdir $p/{name}-d; ls $HOME/..; done 2>&1"

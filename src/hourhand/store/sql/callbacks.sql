@@ -12,6 +12,12 @@ UPDATE hourhand.run_callbacks c
                 WHERE r.run_id = c.run_id AND r.fence = c.fence AND r.state = ANY (@states::smallint[]))
 RETURNING c.fence;
 
+-- name: tell_callback
+-- Progress, for the executor to mask and to show: the newest word is kept until the last one takes its place.
+UPDATE hourhand.run_callbacks c
+   SET said = @said::jsonb
+ WHERE c.token_digest = @token_digest AND c.run_id = @run_id AND c.said_at IS NULL;
+
 -- name: find_callbacks
 -- That of one token, or, without one, those of the newest attempts of a run.
 SELECT c.token_digest, c.fence, c.key_id, c.said_digest, c.told_second, c.told_ids,
@@ -33,10 +39,10 @@ UPDATE hourhand.run_callbacks c
         OR (c.told_second = @second AND cardinality(c.told_ids) < @ids_max AND NOT @message_id::bytea = ANY (c.told_ids)));
 
 -- name: said_callbacks
-SELECT c.run_id, c.fence, c.said
+SELECT c.run_id, c.fence, c.said, c.said_at IS NOT NULL AS is_last
   FROM unnest(@run_ids::uuid[], @fences::bigint[]) AS x(run_id, fence)
   JOIN hourhand.run_callbacks c ON c.run_id = x.run_id AND c.fence = x.fence
- WHERE c.said_at IS NOT NULL;
+ WHERE c.said IS NOT NULL;
 
 -- name: sweep_callbacks
 DELETE FROM hourhand.run_callbacks WHERE expires_at < @before;
