@@ -5,25 +5,35 @@ write a value, the text is read. A reading knows for each of its characters wher
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourhand.model.log import CUT
 
 ROUNDS: Final = 2
 """JSON in JSON, a URL in a URL."""
-_ESCAPE: Final = re.compile(
-    r"[%&0\\\x1b\x00\xe2](?:"  # one of these first, and then which: that makes it fast
-    r"(?<=%)[0-9A-Fa-f]{2}"  # URLs
-    r"|(?<=\\)(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"  # JSON
-    r"|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[bfnrt]|[^A-Za-z0-9\s\x00])"  # programming languages and shells
-    r"|(?<=&)(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);"  # XML
-    r"|(?<=0)x[0-9A-Fa-f]{2}(?![0-9A-Za-z])(?:,?\s{0,9}(?=0x))?"  # bytes one by one, in lines too
-    r"|(?<=\x1b)\[[0-?]*[ -/]*[@-~]|(?<=\x00)|(?<=\xe2)\x90\x80)"  # colours, and what stands for NUL
+_KINDS: Final = {
+    "%": r"[0-9A-Fa-f]{2}",  # URLs
+    "\\": r"(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"  # JSON
+    r"|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[bfnrt]|[^A-Za-z0-9\s\x00])",  # programming languages and shells
+    "&": r"(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);",  # XML
+    "0": r"x[0-9A-Fa-f]{2}(?![0-9A-Za-z])(?:,?\s{0,9}(?=0x))?",  # bytes one by one, in lines too
+    "\x1b": r"\[[0-?]*[ -/]*[@-~]",  # colours
+    "\x00": "",
+    "\xe2": r"\x90\x80",  # what stands for NUL
+}
+"""How the escapes of each kind go on behind the character that they begin with."""
+_ESCAPE: Final = re.compile(  # one of these first, and then which: that makes it fast
+    f"[{re.escape(''.join(_KINDS))}](?:{'|'.join(f'(?<={re.escape(first)}){rest}' for first, rest in _KINDS.items())})"
 )
-_SIGNS: Final = ("%", "\\", "&", "0x", "\x1b", "\x00", "\N{SYMBOL FOR NULL}")
-"""One of them is in every escape; looking for them costs nearly nothing."""
+_ESCAPES: Final = tuple(re.compile(re.escape(first) + rest) for first, rest in _KINDS.items())
+"""The same, each kind by itself."""
+_SIGNS: Final = ("%", "\\", "&", "0x", "\x1b", "\x00", "\N{SYMBOL FOR NULL}", "\xe2\x90\x80")
+"""One of them is in every escape, in text and in bytes; looking for them costs nearly nothing."""
+_APART: Final = "\n\u0100"
+"""Between lines that are read together: in no value, because it is no byte, and in no escape."""
 _CUT: Final = f"{CUT}\n{CUT}"
 _BREAK: Final = re.compile(r"\n(?<=[A-Za-z0-9+/_-]{60}\n)(?=[A-Za-z0-9+/_=-])")
 """Where base64 goes on in the next line. It begins with what is rare in a text: that makes it fast."""
@@ -33,6 +43,16 @@ _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 Places = Sequence[tuple[int, int]]
 """Where each character of a reading stands: where it begins in the text, and where it ends."""
+
+
+class Reading(NamedTuple):
+    text: str
+    places: Callable[[], Places]
+    """Asked for only where something was found."""
+
+    def without(self, escapes: re.Pattern[str]) -> "Reading":
+        read = escapes.sub(lambda found: _meant(found[0]), self.text)
+        return Reading(read, lambda: _through(escapes, _meant, self.text, self.places()))
 
 
 def octets_of(text: str) -> str:
@@ -45,22 +65,32 @@ def octets_of(text: str) -> str:
         return text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
-def unescaped(text: str) -> Iterator[tuple[str, Callable[[], Places]]]:
-    """Each reading of it without another layer of escapes, as bytes (`octets_of`), and how to get its places. Nothing
-    if there are none."""
-    if not any(sign in text for sign in _SIGNS):
+def has_signs(text: str) -> bool:
+    """Whether there may be escapes in it, or something that looks like one together with what stands beside it."""
+    return any(sign in text for sign in _SIGNS)
+
+
+def unescaped(text: str, by_kind: bool) -> Iterator[Reading]:
+    """Each reading of it without another layer of escapes, as bytes (`octets_of`). Nothing if there are none.
+
+    `by_kind`: lines that have several kinds of escapes are also read with one kind undone at a time. Whoever escapes a
+    text escapes what looks like an escape of that kind, and leaves those of other kinds as they are. Where a value has
+    such in it, to undo all of them would undo a part of the value.
+    """
+    if not has_signs(text):
         return
-    read = octets_of(text)
-    layers: list[str] = []
-    for _ in range(ROUNDS):
-        before, read = read, _ESCAPE.sub(lambda found: _meant(found[0]), read)
-        if read == before:
+    whole = Reading(octets_of(text), lambda: _octet_places(text))
+    seen: set[int] = set()
+    for rounds in range(ROUNDS, 0, -1):
+        before, whole = whole, whole.without(_ESCAPE)
+        if whole.text == before.text:
             return
-        layers.append(before)
-        yield read, lambda: _unescaped_places(text, layers)
+        yield whole
+        if by_kind and (mixed := _mixed_lines(before)) is not None:
+            yield from _by_kind(mixed, rounds, seen)
 
 
-def unbroken(text: str) -> tuple[str, Callable[[], Places]] | None:
+def unbroken(text: str) -> Reading | None:
     """The text with lines joined that were one, and how to get its places; None if there are none."""
     if _CUT not in text and _BREAK.search(text) is None:
         return None
@@ -68,14 +98,46 @@ def unbroken(text: str) -> tuple[str, Callable[[], Places]] | None:
     def places() -> Places:
         return _through(_CUT_OR_BREAK, lambda _: "", text, [(at, at + 1) for at in range(len(text))])
 
-    return _CUT_OR_BREAK.sub("", text), places
+    return Reading(_CUT_OR_BREAK.sub("", text), places)
 
 
-def _unescaped_places(text: str, layers: Sequence[str]) -> Places:
-    places: Places = [(at, at + 1) for at, letter in enumerate(text) for _ in octets_of(letter)]
-    for layer in layers:
-        places = _through(_ESCAPE, _meant, layer, places)
-    return places
+def _by_kind(reading: Reading, rounds: int, seen: set[int]) -> Iterator[Reading]:
+    """`seen`: hashes of what was read, because to keep the texts would take many times the memory of a long one."""
+    for escapes in _ESCAPES:
+        read = reading.without(escapes)
+        if read.text != reading.text and (known := hash(read.text)) not in seen:
+            seen.add(known)
+            yield read
+            if rounds > 1:
+                yield from _by_kind(read, rounds - 1, seen)
+
+
+def _mixed_lines(reading: Reading) -> Reading | None:
+    """The lines that have escapes of several kinds, each by itself; None if there are none."""
+    text = reading.text
+    kinds = Counter(line for escapes in _ESCAPES for line in _lines_with(escapes, text))
+    lines = sorted(line for line, count in kinds.items() if count > 1)
+
+    def places() -> Places:
+        all_places = reading.places()
+        apart = [(0, 0)] * len(_APART)
+        return [place for begin, end in lines for place in (*all_places[begin:end], *apart)]
+
+    return Reading("".join(text[begin:end] + _APART for begin, end in lines), places) if lines else None
+
+
+def _lines_with(escapes: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where the lines begin and end that have such an escape."""
+    end = 0
+    while (match := escapes.search(text, end)) is not None:
+        begin = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.start())
+        end = len(text) if end < 0 else end
+        yield begin, end
+
+
+def _octet_places(text: str) -> Places:
+    return [(at, at + 1) for at, letter in enumerate(text) for _ in octets_of(letter)]
 
 
 def _through(pattern: re.Pattern[str], meant: Callable[[str], str], text: str, places: Places) -> Places:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourhand.model.escapes import octets_of, unbroken, unescaped
+from hourhand.model.escapes import has_signs, octets_of, unbroken, unescaped
 from hourhand.model.hex_dumps import OCTETS_MIN, dumps_in
 from hourhand.model.log import CUT
 from hourhand.model.secret_forms import (
@@ -49,7 +49,7 @@ class _Span(NamedTuple):
 class Masker:
     """For the secrets of one attempt. Made once, used for every line."""
 
-    __slots__ = ("_base64", "_forms", "_fragment_max", "_mask_of", "_readings", "_sorted", "_sorted_ends")
+    __slots__ = ("_base64", "_forms", "_fragment_max", "_mask_of", "_readings", "_signs", "_sorted", "_sorted_ends")
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values`: by the names of their secrets."""
@@ -69,6 +69,8 @@ class Masker:
         self._fragment_max = max(map(len, self._sorted), default=0)
         self._forms = _Finder(self._mask_of)
         self._readings = _Finder(_read_forms(values))
+        self._signs = any(map(has_signs, values.values()))
+        """Whether a value has something in it that could be undone as if it were an escape of the text."""
 
     def __bool__(self) -> bool:
         return bool(self._mask_of)
@@ -137,7 +139,7 @@ class Masker:
         if not self._mask_of:
             return []
         spans = [self._wider(text, span) for span in self._forms.spans(text)]
-        for read, places in unescaped(text):
+        for read, places in unescaped(text, by_kind=self._signs):
             if found := list(self._readings.spans(read)):
                 spans += _in_the_text(found, places())
         if (joined := unbroken(text)) is not None:

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hourhand.job_kinds.lines import LINE_BYTES_MAX, LineSplitter
@@ -99,11 +99,53 @@ def test_a_value_is_replaced_in_every_form_that_programs_give_it(form: str) -> N
     st.sampled_from(sorted(FORMS)),
     st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
 )
+@example("0000000\\", "colours inside", "")
+@example("0000000%41", "colours inside", "%41")
+@example("00&lt;%41", "XML by numbers", "")
+@example("00'\\n%41", "XML with names", "")
+@example("<000000%41", "JSON in Go", "")
+@example("\\000000&lt;", "JSON in .NET", "\\n")
+@example("%41000&lt;", "URL as a whole in JavaScript", "&lt;")
+@example("\\|0x41\\n0", "URL in a URL", "<")
 def test_whatever_the_value_is_no_form_of_it_is_left(value: str, form: str, around: str) -> None:
     masked = Masker({"S": value}).text(f"{around}|{FORMS[form](value)}|{around}")
 
     assert FORMS[form](value) not in masked or len(FORMS[form](value)) < 4
     assert value not in masked.replace("[secret S]", "")
+
+
+@pytest.mark.parametrize("value", ["00000000\\", "a\\nb%41&lt;0x41 \\", "\\u0041%2541&amp;lt;\"<'"])
+@pytest.mark.parametrize("inner", ["as it is", "JSON in Go", "XML by numbers", "URL"])
+@pytest.mark.parametrize("outer", ["colours inside", "JSON in .NET", "XML with names", "URL as a whole in JavaScript"])
+def test_what_looks_like_an_escape_in_a_value_is_not_undone_with_those_around_it(
+    value: str, inner: str, outer: str
+) -> None:
+    written = FORMS[outer](FORMS[inner](value).strip('"'))
+
+    masked = Masker({"S": value}).text(f"before 100%25 \\| {written} \\| 100%25 after")
+
+    assert masked.removesuffix("\x1b[m \\| 100%25 after").removesuffix(" \\| 100%25 after") == (
+        "before 100%25 \\| [secret S]"
+    )
+
+
+def test_a_value_with_colours_inside_is_missed_if_it_begins_like_the_rest_of_an_escape_before_it() -> None:
+    masker = Masker({"S": "new-password"})
+    assert masker.text("C:\\new-\x1b[1mpassword") == "C:\\new-\x1b[1mpassword"
+    assert masker.text("C:\\new-password") == "C:\\[secret S]"
+    assert masker.text("C:\\\\new-\x1b[1mpassword") == "C:\\\\[secret S]"
+
+
+def test_a_value_of_several_lines_that_looks_escaped_is_recognised_line_by_line_with_colours_inside() -> None:
+    masker = Masker({"S": "first-line\\n\nab%41\nlast-line%41"})
+    assert masker.text("first-\x1b[1mline\\n\nab\x1b[1m%41\nlast-\x1b[1mline%41") == (
+        "[secret S]\nab\x1b[1m%41\n[secret S]"
+    )
+
+
+def test_lines_of_a_value_that_stand_far_apart_are_not_taken_for_one() -> None:
+    lines = ["\x1b[1mab%41", "what stands between", "cd%41\x1b[m"]
+    assert Masker({"S": "ab%41\ncd%41"}).lines(lines) == lines
 
 
 def test_what_holds_no_secret_is_the_same_object() -> None:
