@@ -167,7 +167,8 @@ SELECT EXISTS (SELECT FROM hourhand.pauses WHERE NOT settled) AS in_force,
 -- cursor that another pause holds may stand in them still.
 WITH cursors AS MATERIALIZED (
     SELECT t.job_id, t.namespace_id, t.lane_id, t.recurring, coalesce(r.next_fire, t.next_fire) AS next_fire
-      FROM hourhand.timetable t LEFT JOIN hourhand.resting r ON r.job_id = t.job_id
+      FROM hourhand.timetable t
+      LEFT JOIN LATERAL (SELECT r.next_fire FROM hourhand.resting r WHERE r.job_id = t.job_id OFFSET 0) r ON true
      WHERE t.job_id = ANY (@job_ids::uuid[])
 ), near AS MATERIALIZED (                 -- once for all jobs: pauses are kept for weeks, and hardly any bears on somebody
     SELECT p AS pause, least(p.until, p.ended_at, 'infinity') AS over_at FROM hourhand.pauses p
