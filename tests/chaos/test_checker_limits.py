@@ -57,9 +57,9 @@ def test_a_zombie_whose_slot_was_given_on_is_not_counted() -> None:
 # --- 20 --------------------------------------------------------------------------------------------------------
 
 
-def recurring(overlap: str | None) -> tuple[Story, str]:
+def recurring(overlap: str | None, catchup: str = "last") -> tuple[Story, str]:
     story = Story(lasts=100.0)
-    return story, story.job(schedule="every", every_seconds=30.0, anchor=10.0, overlap=overlap)
+    return story, story.job(schedule="every", every_seconds=30.0, anchor=10.0, overlap=overlap, catchup=catchup)
 
 
 @pytest.mark.parametrize("overlap", [None, "skip", "queue_one", "queue_all"])
@@ -144,7 +144,7 @@ def test_a_run_that_should_have_been_replaced_and_goes_on_is_caught() -> None:
 
 def test_a_run_whose_place_a_later_one_took_is_accepted() -> None:
     """After an outage two due times are planned at once; the newer one replaces the other before it has begun."""
-    story, job = recurring("cancel_running")
+    story, job = recurring("cancel_running", catchup="all")
     story.life(job, 10.0)
     story.finish(story.born(job, 40.0, at=71.0, state="waiting"), "skipped", 71.1, "superseded")
     story.life(job, 70.0, at=71.0, start=71.2)

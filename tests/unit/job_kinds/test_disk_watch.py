@@ -108,7 +108,7 @@ async def test_the_most_that_was_seen_is_kept(watch, tmp_path, until):
 async def test_the_most_cache_that_was_seen_is_kept(watch, tmp_path, until):
     stat = tmp_path / "memory.stat"
     stat.write_text("anon 1\nfile 400\nshmem 100\n")
-    watched = watch.watch(tmp_path, None, 100 * MB, lambda _: None, str(stat))
+    watched = watch.watch(tmp_path, None, limit(100 * MB), lambda _: None, str(stat))
     await until(lambda: watched.cached_peak == 300)
     stat.write_text("anon 1\nfile 100\nshmem 100\n")
     looked = watched.look_at
