@@ -15,6 +15,10 @@ SHOWN_MAX: Final = 5
 """Violations printed per promise; the number of all of them always is."""
 
 
+NOT_BEGUN: Final = frozenset({"exec_not_found", "not_executable", "not_started", "unknown_handler", "bad_arguments"})
+"""Reasons of runs that were given up before they did anything. No workload asks for that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     history: History
@@ -49,6 +53,11 @@ class Report:
                 f"figure not measured: {figure.name}"
                 for figure in self.figures
                 if settings.figures_demanded and figure.bound is not None and not figure.samples
+            ),
+            *(
+                f"{count} runs did not even begin: {reason}"
+                for reason, count in Counter(run.reason for run in self.history.runs).items()
+                if reason in NOT_BEGUN
             ),
         ]
 

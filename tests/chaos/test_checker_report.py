@@ -53,6 +53,17 @@ def test_a_figure_with_a_bound_that_nobody_measured_makes_the_verdict_unknown() 
     assert judge(demanding(good_story(), figures_demanded=False).history()).verdict == "pass"
 
 
+def test_runs_that_never_began_leave_the_verdict_open() -> None:
+    """A workload whose programs cannot be started breaks no promise, and shows nothing either."""
+    story = good_story()
+    run = story.born(story.job(schedule="at", at=40.0), 40.0)
+    story.claim(run, 40.0)
+    story.finish(run, "failed", 40.1, "exec_not_found")
+    report = judge(story.history())
+    assert report.verdict == "unknown"
+    assert "missing: 1 runs did not even begin: exec_not_found" in report.text()
+
+
 def test_too_few_injections_make_the_verdict_unknown() -> None:
     report = judge(demanding(good_story(), injections_min={"kill_executor": 2, "stop_api": 1}).history())
     assert report.verdict == "unknown"
