@@ -212,8 +212,8 @@ async def test_what_a_handler_does_after_its_commit_changes_nothing(store: Store
             await asyncio.sleep(0.01)
         while len(ground.executor.attempts) > 1:
             await asyncio.sleep(0)
-    for run_id, fence in list(ground.executor.attempts._in_hand):
-        ground.executor.attempts.stop(run_id, fence, Cancelled())
+    for held in [running.claim for running in ground.executor.attempts._in_hand.values()]:
+        ground.executor.attempts.stop(held.run_id, held.fence, Cancelled())
     await ground.executor.attempts.all_ended()
     await ground.executor.recorder.run_once()
     assert {row["state"] for row in await rows(store, "runs")} == {RunState.SUCCEEDED}

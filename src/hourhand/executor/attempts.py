@@ -1,12 +1,20 @@
-"""Attempts in hand: each is started on its instant, watched, stopped when asked to, and its outcome recorded."""
+"""Attempts in hand: each is started on its instant, watched, stopped when asked to, and its outcome recorded.
+
+Many attempts have nothing to wait for: they end with their first step. To make a task for each of them takes longer
+than such a step, so they take it in turn, in one task. The first that does wait for something keeps that task as its
+own, and the others get new ones: nothing that a handler does to its task or its context reaches another.
+"""
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from types import coroutine
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -32,6 +40,8 @@ from hourhand.runtime.clock import DatabaseClock
 EARLY_SECONDS_MAX: Final = 1.0
 """After so long at the latest, what waits for its time looks at the clock again. Nothing is claimed as early as that,
 but the database's clock may be set back after a claim, and forth again."""
+TURN_MAX: Final = 250
+"""First steps in a row. Then whatever else is ready has its turn: answers of the database, timers, cancels."""
 
 
 # A struct, because one is made per attempt: see JobDefinition.
@@ -41,6 +51,7 @@ class _Running(msgspec.Struct, eq=False):
     open_log: Callable[[Claim], LogBuffer]
     keeper: ProgressKeeper | None
     task: asyncio.Task[None] | None = None
+    """Its own; None while it takes its first step and before."""
     is_early: bool = False
     """It waits for its time."""
     started_at: datetime | None = None
@@ -107,9 +118,12 @@ class Attempts:
         self._recorder = recorder
         self._clock = clock
         self._log_max = (log_lines_max, log_bytes_max)
-        self._in_hand: dict[tuple[UUID, int], _Running] = {}
+        self._in_hand: dict[int, _Running] = {}
+        """By their fence numbers, which no two attempts share, of whichever run."""
         self._early: dict[int, list[_Running]] = {}
         """Those that wait for their time, by the millisecond of the loop's clock in which they start."""
+        self._at_once: set[str] = set()
+        """What attempts needed that have ended with their first step, and not waited for anything, the last time."""
         self._empty = asyncio.Event()
         self._empty.set()
         self.lease_is_sure: Callable[[], bool] = lambda: True
@@ -129,7 +143,7 @@ class Attempts:
             _Running(claim, claim.careful, self._open_log, self.progress, outputs=self._outputs) for claim in claims
         ]
         for running in started:
-            self._in_hand[running.claim.run_id, running.claim.fence] = running
+            self._in_hand[running.claim.fence] = running
         if started:
             self._empty.clear()
         self._start_when_due(started)
@@ -138,8 +152,7 @@ class Attempts:
         # Never early by anybody's clock: the estimate may be off by its error, and timers may fire a little too soon.
         error = min(self._clock.error_seconds, 0.05)
         passed = self._clock.now() - timedelta(seconds=error)
-        create_task = asyncio.get_running_loop().create_task
-        instant, waiting = None, list[_Running]()
+        instant, waiting, due = None, list[_Running](), list[_Running]()
         for running in attempts:
             ready_at = running.claim.ready_at
             running.is_early = ready_at > passed
@@ -151,7 +164,57 @@ class Attempts:
             elif running.careful and not self.lease_is_sure():
                 self._end(running, Interrupted(lease_unsure=True), self._clock.now())
             else:
-                running.task = create_task(self._attempt(running))
+                due.append(running)
+        if due:
+            self._start_now(due)
+
+    def _start_now(self, attempts: Iterable[_Running]) -> None:
+        """Those of a sort that ended with its first step the last time take it one after the other, in one task. All
+        others have a task each, so that none waits for another."""
+        create_task = asyncio.get_running_loop().create_task
+        together: deque[_Running] = deque()
+        for running in attempts:
+            if running.claim.needs in self._at_once:
+                together.append(running)
+            else:
+                create_task(self._in_turn(deque([running])))
+        if together:
+            create_task(self._in_turn(together))
+
+    async def _in_turn(self, due: deque[_Running]) -> None:
+        await self._take_turns(due)
+
+    @coroutine
+    def _take_turns(self, due: deque[_Running]) -> Generator[Any, Any, None]:
+        """The first steps of attempts, one after the other; and the rest of the first one that waits for something."""
+        task, steps = asyncio.current_task(), 0
+        assert task is not None
+        try:
+            while due:
+                steps += 1
+                if steps % TURN_MAX == 0:
+                    yield
+                running = due.popleft()
+                if running.is_stopping():  # and so has ended
+                    continue
+                work, context = self._attempt(running), copy_context()
+                try:
+                    waited = context.run(work.send, None)
+                except StopIteration:
+                    self._at_once.add(running.claim.needs)
+                    if task.cancelling():  # by the attempt itself: the next one must not hear of it
+                        return
+                    continue
+                running.task = task
+                self._at_once.discard(running.claim.needs)
+                others, due = due, deque()
+                self._start_now(others)
+                if running.is_stopping():  # since the middle of its first step
+                    task.cancel()
+                yield from _rest_of(work, waited, context.run)
+        finally:
+            if due:
+                self._start_now(due)
 
     def _waiting_for(self, wait: float) -> list[_Running]:
         """Those that start after so many seconds: by one timer for all that are due in the same millisecond."""
@@ -170,27 +233,33 @@ class Attempts:
 
     def stop(self, run_id: UUID, fence: int, outcome: Outcome) -> bool:
         """Asks an attempt to end; what it says then counts for nothing, `outcome` is recorded once it is gone."""
-        running = self._in_hand.get((run_id, fence))
+        running = self._held(run_id, fence)
         if running is None:
             return False
-        if running.outcome_when_stopped is None:
-            running.outcome_when_stopped = outcome
-            if running.is_early:
-                running.is_early = False
-                self._end(running, outcome, self._clock.now())
-            elif running.task is not None:
-                running.task.cancel()
-                if running.started_at is None:  # cancelled before its first step, it never takes one
-                    self._end(running, outcome, self._clock.now())
+        self._stop(running, outcome)
         return True
 
+    def _stop(self, running: _Running, outcome: Outcome) -> None:
+        if running.outcome_when_stopped is not None:
+            return
+        running.outcome_when_stopped = outcome
+        if running.task is not None:
+            running.task.cancel()
+        elif running.started_at is None:  # it waits for its time, or its turn: now it never takes a step
+            running.is_early = False
+            self._end(running, outcome, self._clock.now())
+
+    def _held(self, run_id: UUID, fence: int) -> _Running | None:
+        running = self._in_hand.get(fence)
+        return running if running is not None and running.claim.run_id == run_id else None
+
     def stop_all(self, lease_unsure: bool = False) -> None:
-        for run_id, fence in list(self._in_hand):
-            self.stop(run_id, fence, Interrupted(lease_unsure))
+        for running in list(self._in_hand.values()):
+            self._stop(running, Interrupted(lease_unsure))
 
     def make_careful(self, run_id: UUID, fence: int) -> None:
         """The run has got a place in a gate after its claim: from now on it needs the lease."""
-        running = self._in_hand.get((run_id, fence))
+        running = self._held(run_id, fence)
         if running is not None:
             running.careful = True
 
@@ -214,18 +283,18 @@ class Attempts:
 
     def _end_by_force(self, running: _Running, outcome: Outcome) -> None:
         if running.outcome_when_stopped is None:
-            self.stop(running.claim.run_id, running.claim.fence, outcome)
+            self._stop(running, outcome)
         elif running.task is not None:
             running.task.cancel(NO_MORE_GRACE)  # asked for the second time
 
     def give_back_unstarted(self) -> None:
         """And what is only led: others lead it at once, and nobody waits here for parts that run elsewhere."""
-        for (run_id, fence), running in list(self._in_hand.items()):
+        for running in list(self._in_hand.values()):
             if running.is_early or running.claim.kind == FAN_OUT:
-                self.stop(run_id, fence, Interrupted())
+                self._stop(running, Interrupted())
 
     def holds(self, run_id: UUID, fence: int) -> bool:
-        return (run_id, fence) in self._in_hand
+        return self._held(run_id, fence) is not None
 
     async def all_ended(self) -> None:
         await self._empty.wait()
@@ -327,7 +396,7 @@ class Attempts:
 
     def _end(self, running: _Running, outcome: Outcome, ended_at: datetime, usage: Usage | None = None) -> None:
         claim = running.claim
-        self._in_hand.pop((claim.run_id, claim.fence), None)
+        self._in_hand.pop(claim.fence, None)
         if not self._in_hand:
             self._empty.set()
         if running.told and self.progress is not None:
@@ -337,6 +406,20 @@ class Attempts:
         else:
             self._recorder.ended(claim, running.started_at, ended_at, outcome, usage, running.files)
         self._capacity.give_back(self._offers[claim.needs], claim.fence)
+
+
+def _rest_of(work: Coroutine[Any, Any, None], waited: Any, run: Callable[..., Any]) -> Generator[Any, Any, None]:
+    """All further steps of an attempt that has taken its first and waits for something, each in its own context."""
+    try:
+        while True:
+            try:
+                value = yield waited
+            except BaseException as fault:
+                waited = run(work.throw, fault)
+            else:
+                waited = run(work.send, value)
+    except StopIteration:
+        return
 
 
 def _broken(claim: Claim, fault: Exception) -> Failed:

@@ -88,7 +88,8 @@ class Recorder:
         self._is_away = False
         self.late_outcomes = 0
         """How many came after the right to say them had passed to others."""
-        self._started: dict[UUID, tuple[int, datetime]] = {}
+        self._started: dict[int, tuple[UUID, datetime]] = {}
+        """By fence number: what has started, and is not known to have ended or shown as running."""
         self._log_writer = LogWriter(logs, self._wake_for_logs)
         self.log = self._log_writer.put
         self.is_crowded = self._log_writer.is_crowded
@@ -110,7 +111,7 @@ class Recorder:
         self._start_timer: asyncio.TimerHandle | None = None
 
     def started(self, run_id: UUID, fence: int, at: datetime) -> None:
-        self._started[run_id] = (fence, at)
+        self._started[fence] = (run_id, at)
         if self._start_timer is None:
             self._start_timer = asyncio.get_running_loop().call_later(START_AFTER_SECONDS, self._starts_due)
 
@@ -123,7 +124,7 @@ class Recorder:
         usage: Usage | None = None,
         files: tuple[RunFile, ...] = (),
     ) -> None:
-        self._started.pop(claim.run_id, None)
+        self._started.pop(claim.fence, None)
         self._ended.append(_Ended(claim, started_at, ended_at, outcome, usage, files))
         self._idle.clear()
         if claim.total is not None:
@@ -156,7 +157,7 @@ class Recorder:
 
     def forget(self, claim: Claim) -> None:
         """The attempt has recorded its end itself."""
-        self._started.pop(claim.run_id, None)
+        self._started.pop(claim.fence, None)
 
     def unwritten(self) -> set[tuple[UUID, int]]:
         """Attempts that have ended and are not recorded yet."""
@@ -285,7 +286,7 @@ class Recorder:
             # Not returned: late, or being cancelled. Those of the second sort end as cancelled now.
             rest = [_as_cancelled(requeue) for requeue in requeues if requeue.run_id not in returned]
             written |= returned | (await self._live_runs.finish_runs(rest) if rest else set())
-        refused = [entry for entry in batch if entry.run_id not in written]
+        refused = [entry for entry in batch if entry.run_id not in written] if len(written) < len(batch) else []
         if refused:
             await self._note_late(refused)
 
@@ -343,14 +344,13 @@ class Recorder:
         now = self._clock.now()
         due = [
             (run_id, fence, at)
-            for run_id, (fence, at) in self._started.items()
+            for fence, (run_id, at) in self._started.items()
             if (now - at).total_seconds() >= START_AFTER_SECONDS
         ][:BATCH_MAX]
         if due:
             await self._live_runs.start_runs(due)
-            for run_id, fence, _ in due:
-                if self._started.get(run_id, (None, None))[0] == fence:
-                    del self._started[run_id]
+            for _, fence, _ in due:
+                self._started.pop(fence, None)
 
     def _starts_due(self) -> None:
         self._start_timer = None

@@ -6,6 +6,7 @@ but the executor's end stops one that does not. Synchronous handlers run in work
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import CoroutineType
 from typing import Any, Final
 
 from hourhand.job_kinds.abandonable import rest_of
@@ -13,7 +14,6 @@ from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.job_kinds.handlers import (
     HANDLER_FIELD,
     Context,
-    Handler,
     HandlerRegistry,
     is_handler_name,
     output_folder_of,
@@ -97,31 +97,31 @@ class PythonKind:
             assert self._pool is not None, "run is called between open and close"
             return await self._pool.run(task, handler.name)
         context = Context(task, self._outputs.make)
+        at_once = False
         try:
-            value = await self._called(handler, context)
+            work = handler.call(context)
+            if type(work) is CoroutineType or isinstance(work, Coroutine):
+                try:
+                    waited = work.send(None)
+                except StopIteration as end:  # most have nothing to wait for, and so nobody can have cancelled them
+                    value, at_once = end.value, True
+                else:
+                    value = await rest_of(work, waited, self._settings.grace_seconds)
+            else:
+                value = await work
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor
             if _is_being_cancelled():
                 await self._drop_outputs(context, task)
                 raise asyncio.CancelledError from error
             outcome: Outcome = outcome_raised(error)
         else:
-            if _is_being_cancelled():  # the handler kept the cancellation to itself
+            if not at_once and _is_being_cancelled():  # the handler kept the cancellation to itself
                 await self._drop_outputs(context, task)
                 raise asyncio.CancelledError
             outcome = NOTHING_SAID if value is None else outcome_of(value)
         if output_folder_of(context) is not None:
             await self._outputs.keep(task)
         return outcome
-
-    async def _called(self, handler: Handler, context: Context) -> Any:
-        work = handler.call(context)
-        if not isinstance(work, Coroutine):
-            return await work
-        try:
-            waited = work.send(None)
-        except StopIteration as end:  # most have nothing to wait for
-            return end.value
-        return await rest_of(work, waited, self._settings.grace_seconds)
 
     async def _drop_outputs(self, context: Context, task: Task) -> None:
         if output_folder_of(context) is not None:

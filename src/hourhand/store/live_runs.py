@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -36,8 +36,9 @@ _MAY_SUCCEED: Final = sources(RunEvent.SUCCEED)
 BEHIND_EARLIER: Final = 0
 """In the place of a gate's number: the run waits for an earlier one of its job."""
 LOOK_AT_ONCE: Final = 500
+_DUE: Final = 4
 _FENCE: Final = 6
-"""Its place in the rows of claims."""
+"""Their places in the rows of claims."""
 _run_id: Final = attrgetter("run_id")
 _FAILED: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.LOST})
 _Files = Sequence[tuple[UUID, RunFile]]
@@ -218,6 +219,7 @@ class LiveRuns:
         lanes, namespaces = self._names.known, self._names.known_namespaces
         if not namespaces.keys() >= {row[2] for row in rows}:
             namespaces = await self._names.learn_namespaces()
+        times = {due: datetime.fromtimestamp(due, UTC) for due in {row[_DUE] for row in rows}}  # a crowd has few
         # By position, in the order of the statement: names cost more than the values at this rate.
         return [
             Claim(
@@ -227,9 +229,9 @@ class LiveRuns:
                 name,
                 kind,
                 lanes[lane_id].needs,
-                from_json(payload) if policy is None else _payload(payload, policy, scheduled_for),
-                scheduled_for,
-                ready_at or scheduled_for,
+                from_json(payload) if policy is None else _payload(payload, policy, times[due]),
+                times[due],
+                ready_at or times[due],
                 fence,
                 attempt,
                 failures,
@@ -238,10 +240,10 @@ class LiveRuns:
                 retry and from_json(retry),
                 timeout_seconds,
                 careful,
-                *(() if policy is None else _promises(policy_from_json(policy), run_id, scheduled_for)),
+                *(() if policy is None else _promises(policy_from_json(policy), run_id, times[due])),
             )
             for (
-                run_id, job_id, namespace_id, lane_id, scheduled_for, ready_at, fence, attempt, failures, losses, name,
+                run_id, job_id, namespace_id, lane_id, due, ready_at, fence, attempt, failures, losses, name,
                 kind, max_retries, retry, timeout_seconds, payload, policy, _,
             ) in rows
         ]  # fmt: skip
@@ -270,8 +272,9 @@ class LiveRuns:
                 self._queries["finish_plain"],
                 run_ids=run_ids,
                 fences=[finish.fence for finish in finishes],
-                started=[finish.started_at for finish in finishes],
-                ended=[finish.ended_at for finish in finishes],
+                # As numbers: the driver takes twenty times as long to write a datetime.
+                started=[None if finish.started_at is None else finish.started_at.timestamp() for finish in finishes],
+                ended=[finish.ended_at.timestamp() for finish in finishes],
                 from_states=_MAY_SUCCEED,
             )
         except asyncpg.UniqueViolationError:  # one is in history already: the long road steps over it

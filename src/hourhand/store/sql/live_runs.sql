@@ -142,8 +142,9 @@ WITH heads AS (
      WHERE r.run_id = ANY (ARRAY[p.run_id]) AND (p.follows OR r.ready_at <= @now)
     RETURNING r.run_id
 )
-SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for,
-       nullif(c.ready_at, c.scheduled_for) AS ready_at,       -- only where they differ: times are dear to read
+SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id,
+       date_part('epoch', c.scheduled_for) AS due,            -- as a number: the driver takes 1.5 µs to read a time
+       nullif(c.ready_at, c.scheduled_for) AS ready_at,       -- only where they differ
        c.fence, c.attempt, c.failures, c.losses, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds,
        CASE WHEN c.cause = 2
             THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), j.payload)
@@ -274,8 +275,9 @@ WITH admitted AS (
     INSERT INTO hourhand.gate_slots (run_id, gate_id) SELECT a.run_id, unnest(a.gate_ids) FROM admitted a
     ON CONFLICT DO NOTHING
 )
-SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_at, c.fence, c.attempt, c.failures,
-       c.losses, c.name, c.kind, c.max_retries, c.retry, c.timeout_seconds,
+SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, date_part('epoch', c.scheduled_for) AS due,
+       nullif(c.ready_at, c.scheduled_for) AS ready_at, c.fence, c.attempt, c.failures, c.losses, c.name,
+       c.kind, c.max_retries, c.retry, c.timeout_seconds,
        CASE WHEN c.cause = 2
             THEN coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.run_id), c.payload)
             ELSE c.payload END AS payload,
@@ -322,11 +324,12 @@ RETURNING r.run_id;
 -- is in history already, which is refused here: to ask for each before it is written costs a third more.
 WITH finished AS (
     DELETE FROM hourhand.live_runs r
-     USING unnest(@run_ids::uuid[], @fences::bigint[], @started::timestamptz[], @ended::timestamptz[])
-           AS x(run_id, fence, started_at, ended_at)
+     USING unnest(@run_ids::uuid[], @fences::bigint[], @started::float8[], @ended::float8[])
+           AS x(run_id, fence, started, ended)                  -- seconds since 1970
      WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.fence = x.fence
        AND r.state = ANY (@from_states::smallint[]) AND r.gate_ids IS NULL
-    RETURNING r.run_id, r.job_id, r.scheduled_for, coalesce(x.started_at, r.started_at) AS started_at, x.ended_at,
+    RETURNING r.run_id, r.job_id, r.scheduled_for, coalesce(to_timestamp(x.started), r.started_at) AS started_at,
+              to_timestamp(x.ended) AS ended_at,
               r.namespace_id, r.executor_id, r.version, r.cause, r.attempt
 ), kept AS (
     INSERT INTO hourhand.runs (run_id, job_id, scheduled_for, started_at, ended_at, namespace_id, executor_id, version,

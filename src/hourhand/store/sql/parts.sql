@@ -101,8 +101,9 @@ WITH picked AS MATERIALIZED (
     RETURNING r.run_id, r.job_id, r.namespace_id, r.lane_id, r.scheduled_for, r.ready_at, r.fence, r.attempt,
               r.failures, r.losses, picked.parent_id, picked.place, picked.total
 )
-SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, c.scheduled_for, c.ready_at, c.fence, c.attempt, c.failures,
-       c.losses, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds,
+SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id, date_part('epoch', c.scheduled_for) AS due,
+       nullif(c.ready_at, c.scheduled_for) AS ready_at, c.fence, c.attempt, c.failures, c.losses, j.name,
+       j.kind, j.max_retries, j.retry, j.timeout_seconds,
        coalesce((SELECT q.payload FROM hourhand.run_requests q WHERE q.run_id = c.parent_id), j.payload) AS payload,
        j.policy, 0 AS share, c.place, c.total
   FROM claimed c
