@@ -290,13 +290,16 @@ class _Draft:
                 self.faults.append(f"{(places or [DEFAULT])[0]}: {message}")
 
     def config(self) -> Config:
+        from hourhand.database.embedded_settings import with_buffers
         from hourhand.operations.jobs import SubmitSettings
+        from hourhand.runtime.machine import usable_memory
 
         values = {name: setting.value for name, setting in self.found.items()}
         rooms: dict[str, Any] = {
             section: made(**{each.name: values[f"{section}.{each.name}"] for each in fields(made)})
             for section, made in section_classes().items()
         }
+        rooms["embedded"] = with_buffers(rooms["embedded"], usable_memory())
         submit = SubmitSettings(horizon_seconds=values["scheduler.horizon_seconds"])
         settings = tuple(self.found[name] for name in self.keys)
         files, home = tuple(self._files), values["home"]

@@ -43,7 +43,7 @@ REQUESTS_ON_RUNNING = {
 }
 ON_THEIR_OWN = {
     "planner": "recurring --planner-only --jobs 600 --seconds 2 --stages",
-    "own": "burst --jobs 200 --set executor.claim_max=77",
+    "own": "burst --jobs 200 --set executor.claim_max=77 --set embedded.shared_buffers_mb=200",
     "async": "flight --kind async --jobs 40 --hold 5",
     "http": "flight --kind http --jobs 20 --hold 5",
     "process": "flight --kind process --jobs 5 --hold 5",
@@ -123,7 +123,7 @@ def test_a_temporary_cluster_tells_all_and_takes_settings(measured: Results, nam
     assert {"postgres executor", "postgres api", "supervisor"} <= found["cpu"].keys()
     assert found["tables"]["runs"]["size_mb"] > 0
     assert found["writes"]["wal_bytes_per_job"] > 100
-    assert found["settings"]["shared_buffers"] == "256MB"
+    assert found["settings"]["shared_buffers"] == "200MB"
     assert (found["lost"], found["doubled"], found["early"]) == (0, 0, 0)
 
 

