@@ -1,6 +1,7 @@
 """Live runs: claimed by one, ended by the newest claim, brought back with their attempt kept."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -146,6 +147,21 @@ async def test_a_success_without_words_and_one_with_are_recorded_alike(store: St
     assert (runs[plain.run_id].started_at, runs[plain.run_id].ended_at) == (plain.started_at, plain.ended_at)
     assert (runs[told.run_id].state, runs[told.run_id].result) == (RunState.SUCCEEDED, {"a": 1})
     assert (runs[failed.run_id].state, runs[failed.run_id].reason) == (RunState.FAILED, "exception")
+
+
+async def test_times_keep_their_microseconds_from_the_claim_to_history(store: Store) -> None:
+    odd = [timedelta(days=days, microseconds=micros) for days in (0, 8000) for micros in (1, 333_333, 999_999)]
+    await insert(store, *(due_job(at(0) + passed) for passed in odd))
+    claims = await claim(store, 1, at(0) + odd[-1], limit=10)
+    assert sorted(one.scheduled_for for one in claims) == [at(0) + passed for passed in odd]
+    ends = {one.run_id: (one.scheduled_for + odd[0], one.scheduled_for + odd[1]) for one in claims}
+    await store.live_runs.finish_runs(
+        [Finish(one.run_id, one.fence, RunState.SUCCEEDED, *ends[one.run_id]) for one in claims]
+    )
+    for run_id, times in ends.items():
+        run = await store.runs.get_run(NAMESPACE, run_id)
+        assert run is not None
+        assert (run.started_at, run.ended_at) == times
 
 
 async def test_a_run_that_is_in_history_already_does_not_hold_up_the_others_of_its_batch(store: Store) -> None:
