@@ -127,9 +127,10 @@ class OpenTransaction:
         await self._store.database.fetch_on(
             self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, now=START,
             job_ids=[move.job_id],
-            expected=[move.expected], versions=[move.version], next_fires=[move.next_fire],
+            expected=[move.expected.timestamp()], versions=[move.version], next_fires=[move.next_fire],
             run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
-            run_job_ids=[move.job_id] * len(move.fires), run_dues=list(move.fires), run_ready=list(move.fires),
+            run_job_ids=[move.job_id] * len(move.fires), run_dues=[due.timestamp() for due in move.fires],
+            run_ready=[due.timestamp() for due in move.fires],
             missed_job_ids=[], **columns_of([], "missed_"),
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +22,7 @@ from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.model.templates import MARK, render, zone_or_utc
 from hourhand.ports.database_time import HearTime, hear_nothing
 from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
+from hourhand.store.instants import instants_of, seconds_of
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
 from hourhand.store.run_files import RunFiles
@@ -219,7 +220,7 @@ class LiveRuns:
         lanes, namespaces = self._names.known, self._names.known_namespaces
         if not namespaces.keys() >= {row[2] for row in rows}:
             namespaces = await self._names.learn_namespaces()
-        times = {due: datetime.fromtimestamp(due, UTC) for due in {row[_DUE] for row in rows}}  # a crowd has few
+        times = instants_of(row[_DUE] for row in rows)
         # By position, in the order of the statement: names cost more than the values at this rate.
         return [
             Claim(
@@ -272,9 +273,8 @@ class LiveRuns:
                 self._queries["finish_plain"],
                 run_ids=run_ids,
                 fences=[finish.fence for finish in finishes],
-                # As numbers: the driver takes twenty times as long to write a datetime.
-                started=[None if finish.started_at is None else finish.started_at.timestamp() for finish in finishes],
-                ended=[finish.ended_at.timestamp() for finish in finishes],
+                started=[seconds_of(finish.started_at) for finish in finishes],
+                ended=[seconds_of(finish.ended_at) for finish in finishes],
                 from_states=_MAY_SUCCEED,
             )
         except asyncpg.UniqueViolationError:  # one is in history already: the long road steps over it

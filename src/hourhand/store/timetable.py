@@ -16,6 +16,7 @@ from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
 from hourhand.ports.database_time import HearTime, hear_nothing
 from hourhand.ports.stores import EPOCH, NEVER, Cursor, Move
+from hourhand.store.instants import instants_of
 from hourhand.store.job_rows import catchup_from_json
 from hourhand.store.jsons import from_json
 from hourhand.store.ledger_rows import columns_of, ledger_rows
@@ -54,11 +55,12 @@ class Timetable:
                 del self._timings[known_id]
         await self._learn([row for row in rows if (row["job_id"], row["version"]) not in self._timings])
         cursors = []
-        for job_id, next_fire, version, _ in rows:
+        times = instants_of(row[1] for row in rows)
+        for job_id, due, version, _ in rows:
             known = self._timings.get((job_id, version))
             if known is not None:  # else it was changed between the two looks, and its cursor has moved
                 timing, catchup, is_apart = known
-                cursors.append(Cursor(job_id, next_fire, version, timing, catchup, None, is_apart))
+                cursors.append(Cursor(job_id, times[due], version, timing, catchup, None, is_apart))
         if any(cursor.is_apart for cursor in cursors):
             cursors = await self._with_facts(cursors)
         return cursors, len(rows) >= limit
@@ -101,13 +103,13 @@ class Timetable:
             epoch=epoch,
             now=now,
             job_ids=[move.job_id for move in moves],
-            expected=[move.expected for move in moves],
+            expected=[move.expected.timestamp() for move in moves],
             versions=[move.version for move in moves],
             next_fires=[move.next_fire for move in moves],
             run_ids=[fire[0] for fire in fires],
             run_job_ids=[fire[1] for fire in fires],
-            run_dues=[fire[2] for fire in fires],
-            run_ready=[fire[3] for fire in fires],
+            run_dues=[fire[2].timestamp() for fire in fires],
+            run_ready=[fire[3].timestamp() for fire in fires],
             missed_job_ids=[job_id for job_id, _ in missed],
             **columns_of([row for _, row in missed], "missed_"),
         )
@@ -118,7 +120,8 @@ class Timetable:
             rows = await self._database.fetch(self._unguarded[name], **values)
         except asyncpg.UniqueViolationError:
             rows = await self._database.fetch(self._queries[name], **values)
-        return [row["ready_at"] for row in rows]
+        times = instants_of(row[0] for row in rows)
+        return [times[row[0]] for row in rows]
 
     async def next_cursor(self, since: datetime = EPOCH, hear_time: HearTime = hear_nothing) -> datetime | None:
         row = await self._database.fetch_one(self._queries["next_cursor"], since=since)

@@ -143,7 +143,7 @@ WITH heads AS (
     RETURNING r.run_id
 )
 SELECT c.run_id, c.job_id, c.namespace_id, c.lane_id,
-       date_part('epoch', c.scheduled_for) AS due,            -- as a number: the driver takes 1.5 µs to read a time
+       date_part('epoch', c.scheduled_for) AS due,            -- as a number: see instants.py
        nullif(c.ready_at, c.scheduled_for) AS ready_at,       -- only where they differ
        c.fence, c.attempt, c.failures, c.losses, j.name, j.kind, j.max_retries, j.retry, j.timeout_seconds,
        CASE WHEN c.cause = 2
@@ -325,7 +325,7 @@ RETURNING r.run_id;
 WITH finished AS (
     DELETE FROM hourhand.live_runs r
      USING unnest(@run_ids::uuid[], @fences::bigint[], @started::float8[], @ended::float8[])
-           AS x(run_id, fence, started, ended)                  -- seconds since 1970
+           AS x(run_id, fence, started, ended)                  -- seconds: see instants.py
      WHERE r.run_id = ANY (ARRAY[x.run_id]) AND r.fence = x.fence
        AND r.state = ANY (@from_states::smallint[]) AND r.gate_ids IS NULL
     RETURNING r.run_id, r.job_id, r.scheduled_for, coalesce(to_timestamp(x.started), r.started_at) AS started_at,

@@ -22,12 +22,12 @@ SELECT hourhand.scheduled_run_id(next_fire, job_id), job_id, next_fire, next_fir
        priority, exclusive::int, gate_ids, next_fire + expires_after
   FROM fired
 ON CONFLICT DO NOTHING
-RETURNING ready_at;
+RETURNING date_part('epoch', ready_at) AS ready;                  -- as a number: see instants.py
 
 -- name: due_cursors
 -- The recurring jobs of own shards that fall due up to the horizon. When they fall due is asked for apart: a planner knows
 -- it of most.
-SELECT t.job_id, t.next_fire, t.version, t.namespace_id
+SELECT t.job_id, date_part('epoch', t.next_fire) AS due, t.version, t.namespace_id
   FROM hourhand.timetable t
  WHERE t.recurring AND t.next_fire BETWEEN @since AND @until
    AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
@@ -48,8 +48,9 @@ SELECT j.job_id, j.version, j.timing, j.catchup
 -- Moves cursors from the expected due time and version to the next one, and inserts the runs in between. A cursor that
 -- was changed meanwhile, or whose shard was lost, does not move, and then its runs are not inserted either.
 WITH moves AS (
-    SELECT * FROM unnest(@job_ids::uuid[], @expected::timestamptz[], @versions::int[], @next_fires::timestamptz[])
-                  AS m(job_id, expected, version, next_fire)
+    SELECT m.job_id, to_timestamp(m.expected) AS expected, m.version, m.next_fire
+      FROM unnest(@job_ids::uuid[], @expected::float8[], @versions::int[], @next_fires::timestamptz[])
+           AS m(job_id, expected, version, next_fire)
 ), found AS MATERIALIZED (
     -- One by one, by their index, and then by their places: a plan made otherwise would read the whole table. In order of
     -- places, so that two who move the same ones never wait for each other.
@@ -105,8 +106,9 @@ INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespa
                                 cause, gate_ids, expires_at, waits_on)
 SELECT x.run_id, held.job_id, x.due, x.ready, held.namespace_id, held.lane_id, held.version, behind::int, held.priority, 1,
        held.gate_ids, x.ready + held.expires_after, CASE WHEN behind THEN 0 END
-  FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::timestamptz[], @run_ready::timestamptz[])
-       AS x(run_id, job_id, due, ready)
+  FROM (SELECT u.run_id, u.job_id, to_timestamp(u.due) AS due, to_timestamp(u.ready) AS ready
+          FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::float8[], @run_ready::float8[])
+               AS u(run_id, job_id, due, ready)) x
   JOIN held USING (job_id)
  CROSS JOIN LATERAL (
     -- One that is long overdue will hardly be gone in time: the new run waits to be judged, out of the ready index.
@@ -117,7 +119,7 @@ SELECT x.run_id, held.job_id, x.due, x.ready, held.namespace_id, held.lane_id, h
     OFFSET 0                              -- looked for once, although it is used twice
  ) b
 ON CONFLICT DO NOTHING
-RETURNING ready_at;
+RETURNING date_part('epoch', ready_at) AS ready;
 
 -- name: next_cursor
 -- When the next job of any shard falls due: how long a planner may sleep. At the end of time stand those that a pause
