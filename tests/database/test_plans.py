@@ -184,7 +184,8 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
     plan = await explain(
         ground, "timetable.sql", "advance_cursors", settled,
         now=at(0),
-        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers], versions=[1] * 200,
+        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers],
+        versions=[1] * 200,
         next_fires=later, run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
         run_job_ids=jobs, run_dues=[due.timestamp() for due in later], run_ready=[due.timestamp() for due in later],
         missed_job_ids=[], **columns_of([], "missed_"),
@@ -502,7 +503,8 @@ async def test_what_was_missed_goes_on_in_the_row_of_its_own_job(ground: Ground,
     plan = await explain(
         ground, "timetable.sql", "advance_cursors", settled,
         now=at(0),
-        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers], versions=[1] * 200,
+        node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers],
+        versions=[1] * 200,
         next_fires=[at(86_400)] * 200, run_ids=[], run_job_ids=[], run_dues=[], run_ready=[], missed_job_ids=jobs,
         **columns_of(missed, "missed_"),
     )  # fmt: skip
