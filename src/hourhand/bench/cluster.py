@@ -154,8 +154,11 @@ async def _stop(process: asyncio.subprocess.Process, number: signal.Signals) -> 
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
-    with contextlib.suppress(TimeoutError):
+    try:
         await asyncio.wait_for(process.wait(), STOP_SECONDS_MAX)
+    except TimeoutError:
+        process.kill()  # its children end with it
+        await process.wait()
 
 
 async def _ready(url: str, token: str, process: asyncio.subprocess.Process, output: Path) -> None:
