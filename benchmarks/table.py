@@ -157,15 +157,13 @@ def recurring(extent: Extent) -> list[Figure]:
     found = plotted("recurring", "recurring", "--rate", "5000", "--seconds", extent.pick(60, 10))
     kinds = f"{found['expressions']:,} expressions in {found['zones']} zones"
     alone = bench("recurring", "--planner-only", "--jobs", extent.pick(60_000, 6_000))
-    enough = found["lateness_ms"]["p99"] <= 100 and _whole(found)
+    enough = found["lateness_ms"]["p99"] <= 100 and _whole(found) and not found["unexpected"]
+    told = f"{_late(found)}, unexpected {found['unexpected']}"
+    rate, cold = alone["jobs_per_second"], alone["cold_per_second"]
+    each = f"{rate:,.0f}/s; {cold:,.0f}/s when it reads the expressions for the first time"
     return [
-        Figure(f"recurring 5,000 occurrences/s, {kinds}", "p99 ≤ 100 ms", _late(found), enough, plot="recurring"),
-        Figure(
-            "recurring, planner alone",
-            "≥ 20,000/s",
-            f"{alone['jobs_per_second']:,.0f}/s",
-            alone["jobs_per_second"] >= 20_000,
-        ),
+        Figure(f"recurring 5,000 occurrences/s, {kinds}", "p99 ≤ 100 ms", told, enough, plot="recurring"),
+        Figure("recurring, planner alone", "≥ 20,000/s", each, rate >= 20_000),
     ]
 
 

@@ -67,4 +67,4 @@ def _curves(course: Course, witnessed: Witnessed, due: int) -> dict[str, Line]:
     begin = course.samples[0].at
     moments = [due / MICROS - begin, *(starts[place] / MICROS - begin for place in shown)]
     started = Line(moments, [0.0, *(float(place + 1) for place in shown)])
-    return {"of those due at one instant/have started": started, **course.lines_over_time()}
+    return {"started so far, runs/due at one instant": started, **course.lines_over_time()}

@@ -16,7 +16,8 @@ ENDINGS: Final = (".png", ".svg", ".pdf")
 COLOURS: Final = {
     "api": "C0", "postgres api": "C9", "scheduler": "C2", "postgres scheduler": "C8", "executor": "C3",
     "postgres executor": "C1", "client": "C7", "postgres autovacuum": "C4", "postgres checkpointer": "C5",
-    "postgres walwriter": "C6", "postgres": "C4", "supervisor": "C5",
+    "postgres walwriter": "C6", "postgres": "C4", "supervisor": "C5", "postgres other": "0.75",
+    "postgres background writer": "gold", "postgres bench": "0.3",
     "jobs": "C0", "timetable": "C2", "live_runs": "C3", "runs": "C1",
 }  # fmt: skip
 """The same colour in every picture."""

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BENCHMARKS = ROOT / "benchmarks"
-MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish")
+MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish", "outage", "recurring_rows")
 
 
 @pytest.fixture
@@ -112,6 +112,25 @@ def test_what_is_ended_from_outside_waits_until_its_command_has_cleared_away(num
         process.send_signal(number)
         assert process.wait(30) != 0
     assert (tmp_path / "cleared").exists()
+
+
+@pytest.mark.parametrize(
+    ("counts", "fault"),
+    [
+        ({}, ""),
+        ({"rows": 0, "most": 0, "missed": 0}, "no row"),
+        ({"rows": 101, "most": 2}, "more than one row"),
+        ({"missed": 100 * 1440}, "told as missed"),
+        ({"runs": 99}, "run what is newest"),
+    ],
+)
+def test_an_outage_that_left_too_little_behind_is_a_fault_as_one_that_left_too_much(
+    scripts: Any, counts: dict[str, int], fault: str
+) -> None:
+    told = {"rows": 100, "most": 1, "missed": 100 * 3 * 1440, "runs": 100, **counts}
+    found = scripts("outage").faults(100, **told)
+    assert bool(found) == bool(fault)
+    assert fault in "; ".join(found)
 
 
 def test_every_figure_that_is_asked_for_has_a_row(scripts: Any) -> None:
