@@ -41,7 +41,8 @@ def run_whole(work: Coroutine[Any, Any, T]) -> T:
     async def ended_by_signal() -> T:
         task = asyncio.current_task()
         assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await work
 
     return uvloop.run(ended_by_signal())
@@ -81,8 +82,8 @@ def _end(process: "subprocess.Popen[str]") -> None:
 def _ending_by_signals() -> Iterator[None]:
     """Being told to end, or losing the terminal, is taken like Ctrl-C meanwhile."""
 
-    def end(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt  # not an end of the row alone, which then only could not be measured
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -74,16 +74,14 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
     server_of = slow_server(asked.hold, target.witness)
     async with server_of as server, Course(target, progress) as course, target.wire() as wire:
         look = _Look(course, target.cluster, asked.kind)
-        looking = asyncio.create_task(look.keep_looking())
         job = msgspec.json.encode(_job(asked, server))
         sizes = [min(BATCH, asked.jobs - begin) for begin in range(0, asked.jobs, BATCH)]
-        began = time.monotonic()
         batches = [(batch_of_one_kind(job, size), size) for size in sizes]
-        submitted = await submit_batches(wire, batches, progress, asked.jobs)
-        states = await _ended(target.cluster, asked)
-        seconds = time.monotonic() - began
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        async with look:
+            began = time.monotonic()
+            submitted = await submit_batches(wire, batches, progress, asked.jobs)
+            states = await _ended(target.cluster, asked)
+            seconds = time.monotonic() - began
     witnessed = read_witness(target.witness, course.lines.offset)
     by_witness = {"async": most_at_once(witnessed.starts, witnessed.ends), "http": server.most}
     facts: Facts = {
@@ -139,7 +137,7 @@ async def _ended(cluster: Cluster, asked: Flight) -> dict[str, int]:
 
 
 class _Look:
-    """Looks once a second at what is in flight, and at the executor's memory."""
+    """Looks once a second at what is in flight, and at the executor's memory. Use it as a context manager."""
 
     def __init__(self, course: Course, cluster: Cluster, kind: str) -> None:
         nodes = course.status["nodes"]
@@ -155,7 +153,15 @@ class _Look:
         self.running_max = 0
         self.memory_max = 0.0
 
-    async def keep_looking(self) -> None:
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._keep_looking())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _keep_looking(self) -> None:
         database = await self._cluster.connect()
         try:
             while True:

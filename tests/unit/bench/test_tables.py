@@ -104,13 +104,14 @@ def test_what_is_ended_from_outside_waits_until_its_command_has_cleared_away(num
         "try:\n    (here / 'began').touch(); time.sleep(60)\n"
         "except KeyboardInterrupt:\n    time.sleep(1); (here / 'cleared').touch()\n"
     )
-    outer = f"import pairs, sys; pairs.run([sys.executable, {str(clears)!r}])"
+    row = f"lambda _: pairs.run([sys.executable, {str(clears)!r}])"
+    outer = f"import pairs, sys, table; table.measure(['a', 'b'], None, dict.fromkeys('ab', {row}))"
     environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
     with subprocess.Popen([sys.executable, "-c", outer], env=environment, stderr=subprocess.DEVNULL) as process:
         while not (tmp_path / "began").exists():
             time.sleep(0.01)
         process.send_signal(number)
-        assert process.wait(30) != 0
+        assert process.wait(30) == -signal.SIGINT  # and no other row was begun
     assert (tmp_path / "cleared").exists()
 
 
