@@ -41,9 +41,12 @@ def run_whole(work: Coroutine[Any, Any, T]) -> T:
     async def ended_by_signal() -> T:
         task = asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await work
+        try:
+            return await work
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
     return uvloop.run(ended_by_signal())
 
