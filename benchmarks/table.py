@@ -208,7 +208,8 @@ def flight(extent: Extent) -> list[Figure]:
         jobs = int(extent.pick(full, quick))
         found = plotted(f"flight-{kind}", "flight", "--kind", kind, "--jobs", str(jobs))
         ended = found["ended"].get("succeeded", 0)
-        told = f"{found['in_flight_max']:,} at once, executor {found['executor_mb']:,.0f} MB, {ended:,} succeeded"
+        told = f"{found['in_flight_max']:,} at once, executor {found['executor_mb']:,.0f} MB, with all it has started "
+        told += f"{found['memory_mb']['executor']:,.0f} MB; {ended:,} succeeded, lost {found['lost']}"
         enough = found["in_flight_max"] >= jobs and ended == jobs and not (found["lost"] or found["doubled"])
         work = f"in flight on one executor, {kind}"
         figures.append(Figure(work, f"{jobs:,} at once", told, enough, plot=f"flight-{kind}"))

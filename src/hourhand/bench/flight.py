@@ -48,7 +48,7 @@ class Flight:
         """Long enough for all to have begun before the first ends: processes take some milliseconds each to start."""
         if self.hold_seconds is not None:
             return self.hold_seconds
-        return 5 + self.jobs / (20 if self.kind == "process" else 500)
+        return 5 + self.jobs / (50 if self.kind == "process" else 500)
 
 
 def settings_for(asked: Flight) -> dict[str, str]:
