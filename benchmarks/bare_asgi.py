@@ -22,7 +22,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 import uvloop
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
 import floor
@@ -128,6 +128,7 @@ async def serve(port: int, home: Path) -> None:
                 address="127.0.0.1",
                 port=port,
                 interface=Interfaces.ASGI,
+                http=HTTPModes.http1,
                 websockets=False,
                 log_enabled=False,
                 backlog=1024,

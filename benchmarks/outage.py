@@ -14,9 +14,13 @@ from hourhand.bench.course import Course
 from hourhand.bench.occurrences import ZONES
 from hourhand.bench.report import Progress
 from hourhand.bench.target import open_roles
+from pairs import run_whole
 from recurring_rows import store_jobs
 
 DAYS = 3
+MINUTES_A_DAY = 1440
+MINUTES_LONG_MAX = 60
+"""How long planning may take: the minutes meanwhile may be missed too."""
 MINUTES = ["* * * * *", "*/1 * * * *", "0-59 * * * *", "0 * * * * *"]
 LEFT = f"SELECT min(next_fire) < $1 FROM {SCHEMA}.timetable WHERE recurring"
 """Whether any job still stands in the time before planning began. While it goes on new minutes come, more than some
@@ -43,7 +47,7 @@ async def measure(jobs: int) -> None:
             scheduler = psutil.Process((await roles.start("scheduler")).pid)
             while await database.fetchval(LEFT, over):
                 print(f"{time.monotonic() - began:5.0f} s: not through yet", flush=True)
-                await asyncio.sleep(5)
+                await asyncio.sleep(1)
             used = scheduler.cpu_times()
         seconds = time.monotonic() - began
         written = await database.fetchval("SELECT pg_current_wal_insert_lsn() - $1::pg_lsn", before)
@@ -56,14 +60,31 @@ async def measure(jobs: int) -> None:
     print(f"the ledger has {size / 1e6:,.0f} MB; {float(written) / 1e6:,.0f} MB of log written")
     of_postgres = course.cpu_seconds().get("postgres scheduler", 0.0)
     print(f"processor: scheduler {used.user + used.system:.0f} s, its sessions of PostgreSQL {of_postgres:.0f} s")
+    wrong = faults(jobs, int(rows), int(most), int(count), int(runs))
+    if wrong:
+        raise SystemExit("; ".join(wrong))
+
+
+def faults(jobs: int, rows: int, most: int, missed: int, runs: int) -> list[str]:
+    """What is not as it must be. Of each job the newest due time makes a run and all before it are missed; those of
+    the minutes in which it begins and ends may be among them or not."""
+    least, most_missed = jobs * (DAYS * MINUTES_A_DAY - 2), jobs * (DAYS * MINUTES_A_DAY + MINUTES_LONG_MAX)
+    found = []
     if most > 1 or rows > jobs:
-        raise SystemExit("more than one row for a job")
+        found.append(f"more than one row for a job: {rows} rows for {jobs}")
+    if rows < jobs:
+        found.append(f"{jobs - rows} jobs have no row for what they missed")
+    if not least <= missed <= most_missed:
+        found.append(f"{missed} due times are told as missed, and there were {least} to {most_missed}")
+    if runs != jobs:
+        found.append(f"{runs} of {jobs} jobs run what is newest")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1_000_000)
-    asyncio.run(measure(parser.parse_args().jobs))
+    run_whole(measure(parser.parse_args().jobs))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@ round.
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import platform
 import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +23,8 @@ T = TypeVar("T")
 HERE = Path(__file__).parent
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 OURS = "hourhand"
+END_SECONDS_MAX = 90.0
+"""How long a command may take to clear away what it has started."""
 Rates = dict[str, float]
 """A round: the rate of each side."""
 
@@ -37,24 +41,64 @@ def run_whole(work: Coroutine[Any, Any, T]) -> T:
     async def ended_by_signal() -> T:
         task = asyncio.current_task()
         assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
     return uvloop.run(ended_by_signal())
 
 
 def run(command: list[str]) -> dict[str, Any]:
-    """Runs a command that prints one JSON object as its last line."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    """Runs a command that prints one JSON object as its last line. Ended from outside, by Ctrl-C or otherwise, it ends
+    the command the same way and waits until that has cleared away what it had started."""
+    with _ending_by_signals(), _started(command) as process:
+        try:
+            said, complained = process.communicate()
+        except BaseException:
+            _end(process)
+            raise
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{complained[-2000:]}")
+    found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
     return found
+
+
+def _started(command: list[str]) -> "subprocess.Popen[str]":
+    """In a group of its own, so that it is ended once: a terminal would send its Ctrl-C to everybody."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0)
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _ending_by_signals() -> Iterator[None]:
+    """Being told to end, or losing the terminal, is taken like Ctrl-C meanwhile."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt  # not an end of the row alone, which then only could not be measured
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def bench(*words: str, whole: bool = True) -> dict[str, Any]:
     """`hourhand bench …` on a temporary cluster. The disk must be real; and, if not said otherwise, nothing may be
-    lost or doubled: a rate of what did not happen is none."""
+    lost, doubled or early: a rate of what did not happen is none."""
     found = run([sys.executable, "-m", "hourhand.cli", "bench", *words, "--json"])
     refuse_unsound(f"bench {' '.join(words)}", found, whole=whole)
     return found
@@ -65,7 +109,7 @@ def refuse_unsound(what: str, found: Mapping[str, Any], *, whole: bool = True) -
     settings = found.get("settings") or {}
     wrong = {key: settings.get(key) for key in DURABLE if settings.get(key) != "on"}
     if whole:
-        wrong |= {key: found[key] for key in ("lost", "doubled") if found.get(key)}
+        wrong |= {key: found[key] for key in ("lost", "doubled", "early") if found.get(key)}
     if wrong:
         raise SystemExit(f"{what}: {wrong}")
     noted_settings.update(settings)
@@ -83,7 +127,12 @@ def others_of(found: Mapping[str, Any]) -> float | None:
 
 
 def floor(mode: str, seconds: float) -> dict[str, Any]:
-    return run([sys.executable, str(HERE / "floor.py"), "--seconds", str(seconds), "--mode", mode, "--json"])
+    """The floor's own run. What it is measured against must be as durable, and whole."""
+    found = run([sys.executable, str(HERE / "floor.py"), "--seconds", str(seconds), "--mode", mode, "--json"])
+    wrong = {key: found[key] for key in DURABLE if found[key] != "on"}
+    if wrong or found["stored"] != found["jobs"]:
+        raise SystemExit(f"floor {mode}: {wrong}, {found['stored']} of {found['jobs']} stored")
+    return found
 
 
 def rounds(name: str, count: int, sides: Mapping[str, Callable[[], float]]) -> list[Rates]:

@@ -16,8 +16,6 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-import uvloop
-
 from hourhand.bench.cluster import SCHEMA, free_port
 from hourhand.bench.course import Course
 from hourhand.bench.read import Read, drive_reads
@@ -26,7 +24,7 @@ from hourhand.bench.submit import Submit, drive_submissions
 from hourhand.bench.target import open_target
 from hourhand.bench.wire import Wire
 from hourhand.model.errors import ServerUnreachable
-from pairs import HERE
+from pairs import HERE, run_whole
 
 
 async def measure_bare(seconds: float) -> Facts:
@@ -95,7 +93,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15, help="of each: submitting, and getting")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    found = uvloop.run(MEASURES[args.of](args.seconds))
+    found = run_whole(MEASURES[args.of](args.seconds))
     told = f"{args.of}: {found['submit_per_second']:,.0f} submissions/s, {found['gets_per_second']:,.0f} gets/s"
     print(json.dumps(found) if args.json else told)
 

@@ -36,9 +36,11 @@ from hourhand.bench.steady import Steady, measure_steady
 from hourhand.bench.target import Target, open_target
 from hourhand.database.connections import Database, DatabaseSettings
 from hourhand.store.nodes import Nodes
-from table import BUILD, PLOTS, Figure, machine, markdown
+from table import BUILD, PLOTS, QUICK, Figure, machine, markdown
 
 STORED = 10_000_000
+RATE = 5000.0
+SECONDS = 60.0
 EXECUTORS = 1000
 LEASE_SECONDS = 15.0
 HEARTBEAT_SECONDS = 4.0
@@ -253,8 +255,8 @@ def _told(name: str, found: Facts) -> Figure:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rate", type=float, default=5000)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--pinned", type=float, default=PINNED_SECONDS, help="seconds of what must last long")
     parser.add_argument("--stored", type=int, default=STORED, help="jobs and runs stored before, each; 0: none")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=sorted(BESIDE))
@@ -263,7 +265,8 @@ def main() -> None:
     asked = Asked(given.rate, given.seconds, given.pinned, given.stored)
     figures = pairs.run_whole(measure(given.parts, asked))
     facts = [*machine(), f"{given.rate:g} runs a second, {given.stored:,} jobs and runs stored"]
-    text = markdown(figures, facts)
+    whole = given.stored >= STORED and given.seconds >= SECONDS and given.pinned >= PINNED_SECONDS
+    text = markdown(figures, facts if whole and given.rate >= RATE else [*facts, QUICK])
     (BUILD / "stays-fast.md").write_text(text)
     print(text)
     raise SystemExit(0 if all(each.enough for each in figures) else 1)

@@ -28,6 +28,7 @@ from hourhand.bench.witness import compare, read_witness
 from hourhand.cli.cron import _data
 from hourhand.model.preview import preview
 from hourhand.model.schedule_form import parse_timing
+from pairs import run_whole
 from recurring_rows import Cron, Stored, crons, store_jobs
 
 LEAD_SECONDS = 20
@@ -174,7 +175,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--changed", type=float, default=0.05, help="share of those due that are changed meanwhile")
     given = parser.parse_args()
-    good = asyncio.run(measure(given.jobs, given.rate, given.seconds, given.changed))
+    good = run_whole(measure(given.jobs, given.rate, given.seconds, given.changed))
     print("enough" if good else "not enough: p99 ≤ 100 ms, planner ≤ 0.5 cores, previews ≤ 20 ms, lost and doubled 0")
     raise SystemExit(0 if good else 1)
 

@@ -33,7 +33,7 @@ from hourhand.runtime.keyring import keyring_of
 from hourhand.runtime.loops import Loop
 from hourhand.runtime.membership import Membership
 from hourhand.runtime.signing import TrustedKeys
-from hourhand.runtime.sockets import free_port
+from hourhand.runtime.sockets import allow_connections, free_port
 from hourhand.runtime.stages import sample_stages
 from hourhand.runtime.tz_data import LOOK_SECONDS, ZoneWatch
 from hourhand.scheduler.backfiller import Backfiller
@@ -406,7 +406,7 @@ class ApiNode(Node):
     async def start(self) -> None:
         port = free_port(self.config.api.host, self.config.api.port)
         await super().start()
-        from granian.constants import Interfaces
+        from granian.constants import HTTPModes, Interfaces
         from granian.server.embed import Server
 
         from hourhand.operations.previews import warm_up
@@ -418,9 +418,11 @@ class ApiNode(Node):
             address=self.config.api.host,
             port=port,
             interface=Interfaces.ASGI,
+            http=HTTPModes.http1,  # with `auto` it waits for ever for the first byte of those who send none
             websockets=False,
             log_enabled=False,
             backlog=1024,
+            backpressure=allow_connections(self.config.api.connections_max),
         )
         self._serving = asyncio.create_task(self._server.serve(), name="granian")
         self._serving.add_done_callback(self._serving_ended)

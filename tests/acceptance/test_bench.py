@@ -3,12 +3,17 @@
 Measuring is mostly waiting, so several commands run at once; each test judges what one of them has printed.
 """
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from harness import HOURHAND, Up, clean_environment
 
@@ -183,3 +188,30 @@ def test_a_setting_that_does_not_exist_is_told() -> None:
     done = run(["burst", "--set", "executor.slotz=1"])
     assert done.returncode == 1
     assert "HOURHAND_EXECUTOR_SLOTZ: there is no such variable" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_measurement_that_is_ended_leaves_nothing_running_and_says_so(number: int, tmp_path: Path) -> None:
+    command = [*HOURHAND, "bench", "steady", "--rate", "50", "--seconds", "60", "--submit", "meanwhile"]
+    mark = str(tmp_path)
+    environment = {**clean_environment(), "TMPDIR": mark}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, process_group=0) as process:
+        assert process.stderr is not None
+        while "submitting 50 jobs a second" not in process.stderr.readline():
+            assert process.poll() is None
+        assert len(processes_in(mark)) > 3
+        os.killpg(process.pid, number)  # as a terminal does: to everybody in the foreground
+        said = process.stderr.read()
+        assert (process.wait(60), said.strip().splitlines()[-1:]) == (130, ["hourhand: interrupted"]), said
+    assert processes_in(mark) == []
+    assert list(tmp_path.glob("hourhand-bench-*")) == []
+
+
+def processes_in(folder: str) -> list[str]:
+    """Names of the processes that have been given this folder for what they leave for a while."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TMPDIR") == folder:
+                found.append(process.info["name"])
+    return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -96,3 +97,30 @@ def test_afterwards_it_takes_jobs_as_before(narrow: Up, flood: Flood) -> None:
         answers += [http.post("/api/v1/jobs", json=json.loads(job_body())) for _ in range(5)]
         assert http.get("/readyz").status_code == 200
     assert [answer.status_code for answer in answers] == [202] * 6
+
+
+SILENT = 2500
+
+
+def test_thousands_who_connect_and_say_nothing_keep_nobody_out(narrow: Up) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < SILENT + 500:
+        pytest.skip("this machine does not allow so many open files")
+
+    async def call_beside_them() -> Answered:
+        silent: list[asyncio.StreamWriter] = []
+        try:
+            for _ in range(SILENT):
+                _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", narrow.port), 10)
+                silent.append(writer)
+            async with Wire(narrow.url, narrow.token) as wire, asyncio.timeout(10):
+                return await wire.post("/api/v1/jobs", job_body())
+        finally:
+            for writer in silent:
+                writer.close()
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, SILENT + 500)), hard))
+    try:
+        assert run_async(call_beside_them()).status == 202
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

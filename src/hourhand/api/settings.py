@@ -39,5 +39,8 @@ class ApiSettings:
     """Tokens remembered at once; the least recently used go first."""
     login_failures_max: int = 5
     """Wrong login codes per address and minute; further tries wait."""
+    connections_max: int = 4096
+    """Connections that this node holds at once; further ones wait at the door. Those that send no request for half a
+    minute are closed. Each is an open file: the limit of files is raised as far as the machine allows."""
     streams_max: int = 200
     """Live streams that this node carries at once; further ones are refused with 503 and asked to come back."""

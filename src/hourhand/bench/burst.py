@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hourhand.bench.course import Course
 from hourhand.bench.draining import drain
 from hourhand.bench.figures import per_second
-from hourhand.bench.report import Facts, Measured, Progress
+from hourhand.bench.report import Facts, Line, Measured, Progress
 from hourhand.bench.submitting import (
     MICROS,
     batches_at,
@@ -17,10 +17,13 @@ from hourhand.bench.submitting import (
     try_submission,
 )
 from hourhand.bench.target import Target
-from hourhand.bench.telling import curves_of, read_ours, told
+from hourhand.bench.telling import read_ours, told
+from hourhand.bench.witness import Witnessed
 
 _LOOK_SECONDS = 1.5
 """How long before the instant the course begins."""
+_POINTS = 500
+"""Of a curve: more would not be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +56,15 @@ async def measure_burst(target: Target, asked: Burst, progress: Progress) -> Mea
         "all_started_seconds": (max(witnessed.starts, default=due) - due) / MICROS,
     }
     facts |= told(course, submitted.acknowledged, witnessed)
-    return Measured(facts, curves_of(course, witnessed))
+    return Measured(facts, _curves(course, witnessed, due))
+
+
+def _curves(course: Course, witnessed: Witnessed, due: int) -> dict[str, Line]:
+    """All have one due time, so lateness over due times would be a point: how many have started stands instead."""
+    starts = sorted(witnessed.starts)
+    every = max(len(starts) // _POINTS, 1)
+    shown = [*range(0, len(starts), every), len(starts) - 1] if starts else []
+    begin = course.samples[0].at
+    moments = [due / MICROS - begin, *(starts[place] / MICROS - begin for place in shown)]
+    started = Line(moments, [0.0, *(float(place + 1) for place in shown)])
+    return {"started so far, runs/due at one instant": started, **course.lines_over_time()}

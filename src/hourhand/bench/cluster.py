@@ -145,8 +145,10 @@ class TemporaryRoles:
 
 
 async def _start(words: list[str], environment: Mapping[str, str], output: IO[bytes]) -> asyncio.subprocess.Process:
+    """Away from our terminal: its Ctrl-C is for us, who then end the cluster. Ended before us it would look broken."""
+    command = [sys.executable, "-m", "hourhand.cli", *words]
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hourhand.cli", *words, env=environment, stdout=output, stderr=output
+        *command, env=environment, stdout=output, stderr=output, start_new_session=True
     )
 
 
@@ -154,8 +156,12 @@ async def _stop(process: asyncio.subprocess.Process, number: signal.Signals) -> 
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
-    with contextlib.suppress(TimeoutError):
+            process.send_signal(signal.SIGCONT)  # or one that a measurement has stopped could not end
+    try:
         await asyncio.wait_for(process.wait(), STOP_SECONDS_MAX)
+    except TimeoutError:
+        process.kill()  # its children end with it
+        await process.wait()
 
 
 async def _ready(url: str, token: str, process: asyncio.subprocess.Process, output: Path) -> None:

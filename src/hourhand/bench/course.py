@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -226,31 +226,42 @@ class Course:
 
     def lines_over_time(self) -> dict[str, Line]:
         """Curves of processor time and table sizes; without those that would lie on the ground."""
-        found: dict[str, Line] = {}
-        begin = self.samples[0].at
+        return {**self._cpu_over_time(), **self._tables_over_time(), **self._log_over_time()}
+
+    def _spans(self) -> Iterator[tuple[Sample, Sample, float]]:
+        """Each look and the one before, with the moment half-way between. The last may come soon after the one before
+        it: too short a time to say anything of."""
         for before, now in pairwise(self.samples):
-            if now.at - before.at < INTERVAL_SECONDS / 2:  # the last look may come soon after the one before
-                continue
+            if now.at - before.at >= INTERVAL_SECONDS / 2:
+                yield before, now, (before.at + now.at) / 2 - self.samples[0].at
+
+    def _cpu_over_time(self) -> dict[str, Line]:
+        found: dict[str, Line] = {}
+        for before, now, moment in self._spans():
             for role, share in brief(shares(before.cpu, now.cpu, now.at - before.at)).items():
-                line = found.setdefault(f"cpu, cores/{role}", Line([], []))
-                line.seconds.append(now.at - begin)
+                line = found.setdefault(f"processor, cores/{role}", Line([], []))
+                line.seconds.append(moment)
                 line.values.append(share)
-        found = {name: line for name, line in found.items() if max(line.values) >= SHOWN_CORES_MIN}
-        times = [sample.at - begin for sample in self.samples]
+        return {name: found[name] for name in sorted(found) if max(found[name].values) >= SHOWN_CORES_MIN}
+
+    def _tables_over_time(self) -> dict[str, Line]:
+        """Sizes when they were asked for: in between the last ones are only repeated."""
+        found: dict[str, Line] = {}
+        looks = [self.samples[0], *(now for before, now in pairwise(self.samples) if now.tables is not before.tables)]
+        times = [sample.at - self.samples[0].at for sample in looks]
         for name in _TOLD_TABLES:
-            sizes = [sample.tables[name].bytes / 1e6 if name in sample.tables else 0.0 for sample in self.samples]
+            sizes = [sample.tables[name].bytes / 1e6 if name in sample.tables else 0.0 for sample in looks]
             if max(sizes) > min(sizes):
                 found[f"tables, MB/{name}"] = Line(times, sizes)
-        return {**found, **self._log_over_time()}
+        return found
 
     def _log_over_time(self) -> dict[str, Line]:
-        line, begin = Line([], []), self.samples[0].at
-        for before, now in pairwise(self.samples):
-            seconds = now.at - before.at
-            if "wal_mb" in now.written and seconds >= INTERVAL_SECONDS / 2:
-                line.seconds.append(now.at - begin)
-                line.values.append((now.written["wal_mb"] - before.written["wal_mb"]) / seconds)
-        return {"log, MB per second/WAL": line} if line.values else {}
+        line = Line([], [])
+        for before, now, moment in self._spans():
+            if "wal_mb" in now.written:
+                line.seconds.append(moment)
+                line.values.append((now.written["wal_mb"] - before.written["wal_mb"]) / (now.at - before.at))
+        return {"log (WAL), MB per second/written": line} if line.values else {}
 
 
 def does(kind: str | None, application: str | None) -> str:

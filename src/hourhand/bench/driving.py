@@ -38,10 +38,10 @@ class Driven:
         took = by_interval(moments, self.answered_ms, 0, _MICROS)
         whole = [second for second in sorted(took) if second < int(self.seconds)]
         each = [percentiles(took[second]) for second in whole]
-        seconds = [float(second) for second in whole]
+        seconds = [second + 0.5 for second in whole]
         found = {f"answered, ms/{name}": Line(seconds, [one[name] for one in each]) for name in ("p50", "p99")}
         answers = Line(seconds, [float(len(took[second])) for second in whole])
-        return {**found, "throughput/answers per second": answers} if seconds else {}
+        return {**found, "throughput, per second/answers": answers} if seconds else {}
 
 
 async def drive(

@@ -1,36 +1,40 @@
 """Many runs in flight on one executor at once: handlers that wait, calls of a slow server, or processes.
 
 How many there are is counted by those who would know: handlers leave a witness when they begin and when they end, the
-slow server counts the calls it holds, and processes are counted in the kernel's list. Memory is that of the executor.
+slow server counts the calls it holds, and processes are counted in the kernel's list. What is lost or doubled is never
+taken from the product's own tables either: the slow server leaves a line for each call, and a process carries the id of
+its run in its environment. Memory is that of the executor.
 """
 
 import asyncio
 import contextlib
+import os
 import resource
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from hourhand.bench.bodies import batch_of_one_kind
+from hourhand.bench.bodies import Acknowledged, batch_of_one_kind
 from hourhand.bench.cluster import SCHEMA, Cluster
 from hourhand.bench.course import Course
 from hourhand.bench.figures import most_at_once, per_second
 from hourhand.bench.meter import family
 from hourhand.bench.report import Facts, Line, Measured, Progress
-from hourhand.bench.submitting import BATCH, Submitted, submit_batches
+from hourhand.bench.submitting import BATCH, now_micros, submit_batches
 from hourhand.bench.target import Target
 from hourhand.bench.telling import beside, curves_of, told_of_runs
-from hourhand.bench.witness import Witnessed, compare, read_witness
+from hourhand.bench.witness import Witnessed, compare, low_half, read_witness
 from hourhand.model.errors import WorldError
 from hourhand.model.states import RunState
 
 _FILES_SPARE: Final = 500
 _END_SECONDS_MAX: Final = 300.0
 _BACKLOG: Final = 4096
+_RUN_ID: Final = b"HOURHAND_RUN_ID="
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Flight:
         """Long enough for all to have begun before the first ends: processes take some milliseconds each to start."""
         if self.hold_seconds is not None:
             return self.hold_seconds
-        return 5 + self.jobs / (20 if self.kind == "process" else 500)
+        return 5 + self.jobs / (50 if self.kind == "process" else 500)
 
 
 def settings_for(asked: Flight) -> dict[str, str]:
@@ -67,18 +71,17 @@ def allow_files(asked: Flight) -> None:
 async def measure_flight(target: Target, asked: Flight, progress: Progress) -> Measured:
     assert target.cluster is not None, "one executor and its processes are looked at"
     progress.note(f"{asked.jobs:,} runs ({asked.kind}) of {asked.hold:g} s each")
-    async with slow_server(asked.hold) as server, Course(target, progress) as course, target.wire() as wire:
+    server_of = slow_server(asked.hold, target.witness)
+    async with server_of as server, Course(target, progress) as course, target.wire() as wire:
         look = _Look(course, target.cluster, asked.kind)
-        looking = asyncio.create_task(look.keep_looking())
         job = msgspec.json.encode(_job(asked, server))
         sizes = [min(BATCH, asked.jobs - begin) for begin in range(0, asked.jobs, BATCH)]
-        began = time.monotonic()
         batches = [(batch_of_one_kind(job, size), size) for size in sizes]
-        submitted = await submit_batches(wire, batches, progress, asked.jobs)
-        states = await _ended(target.cluster, asked)
-        seconds = time.monotonic() - began
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        async with look:
+            began = time.monotonic()
+            submitted = await submit_batches(wire, batches, progress, asked.jobs)
+            states = await _ended(target.cluster, asked)
+            seconds = time.monotonic() - began
     witnessed = read_witness(target.witness, course.lines.offset)
     by_witness = {"async": most_at_once(witnessed.starts, witnessed.ends), "http": server.most}
     facts: Facts = {
@@ -93,24 +96,18 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
         "running_max": look.running_max,
         "executor_mb": round(look.memory_max, 1),
         "ended": dict(sorted(states.items())),
-        "lost": asked.jobs - sum(states.values()),
-        **_effects(asked, submitted, witnessed, server),
+        **_effects(submitted.acknowledged, witnessed, look),
         **beside(course, asked.jobs),
     }
-    running = {"in flight/runs": look.running}
+    running = {"in flight, runs/by the tables": look.running}
     return Measured(facts, {**running, **(curves_of(course, witnessed) if witnessed else course.lines_over_time())})
 
 
-def _effects(asked: Flight, submitted: Submitted, witnessed: Witnessed, server: "SlowServer") -> Facts:
-    """What those say who would know: handlers by their lines, the server by the calls it got. Of processes the kernel
-    keeps no account once they have ended."""
-    match asked.kind:
-        case "async":
-            return told_of_runs(witnessed, compare(submitted.acknowledged.lows(), witnessed.lows))
-        case "http":
-            return {"doubled": max(server.calls - asked.jobs, 0)}
-        case "process":
-            return {}
+def _effects(acknowledged: Acknowledged, witnessed: Witnessed, look: "_Look") -> Facts:
+    """Where there are lines, what they say; of processes what the kernel's list says, which knows no lateness."""
+    if witnessed:
+        return told_of_runs(witnessed, compare(acknowledged.lows(), witnessed.lows))
+    return dict(compare(acknowledged.lows(), look.processes.values()))
 
 
 def _job(asked: Flight, server: "SlowServer") -> dict[str, Any]:
@@ -140,7 +137,7 @@ async def _ended(cluster: Cluster, asked: Flight) -> dict[str, int]:
 
 
 class _Look:
-    """Looks once a second at what is in flight, and at the executor's memory."""
+    """Looks once a second at what is in flight, and at the executor's memory. Use it as a context manager."""
 
     def __init__(self, course: Course, cluster: Cluster, kind: str) -> None:
         nodes = course.status["nodes"]
@@ -150,11 +147,21 @@ class _Look:
         self._began = course.samples[0].at
         self.running = Line([], [])
         """Runs that the tables say are running, over time."""
+        self.processes: dict[int, int] = {}
+        """Every process that was seen, with the lower half of its run's id."""
         self.processes_max = 0
         self.running_max = 0
         self.memory_max = 0.0
 
-    async def keep_looking(self) -> None:
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._keep_looking())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _keep_looking(self) -> None:
         database = await self._cluster.connect()
         try:
             while True:
@@ -164,11 +171,18 @@ class _Look:
                 self.running.values.append(float(running))
                 self.memory_max = max(self.memory_max, sum(map(resident_mb, self._executors)))
                 if self._kind == "process":
-                    sleeping = sum(_name_of(pid) == "sleep" for root in self._executors for pid in family(root))
-                    self.processes_max = max(self.processes_max, sleeping)
+                    self._look_at_processes()
                 await asyncio.sleep(1.0)
         finally:
             await database.close()
+
+    def _look_at_processes(self) -> None:
+        every = [pid for root in self._executors for pid in family(root)]
+        sleeping = [pid for pid in every if _name_of(pid) == "sleep"]
+        self.processes_max = max(self.processes_max, len(sleeping))
+        for pid in sleeping:
+            if pid not in self.processes and (run_id := _run_of(pid)) is not None:
+                self.processes[pid] = low_half(run_id)
 
 
 def resident_mb(pid: int) -> float:
@@ -187,25 +201,35 @@ def _name_of(pid: int) -> str:
         return ""
 
 
+def _run_of(pid: int) -> bytes | None:
+    """The run that a process was started for, as its environment says; None when it has just ended."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((each.removeprefix(_RUN_ID) for each in variables if each.startswith(_RUN_ID)), None)
+
+
 # --- a slow server ----------------------------------------------------------------------------------------
 
 
 class SlowServer:
     """Holds each call for a while before it answers, and knows how many it has held at once."""
 
-    def __init__(self, hold: float) -> None:
+    def __init__(self, hold: float, witness: int) -> None:
         self._hold = hold
+        self._witness = witness
         self._held = 0
-        self.calls = 0
         self.most = 0
         self.port = 0
 
     def handler(self) -> "_Call":
         return _Call(self)
 
-    def begin(self, call: "_Call") -> None:
+    def begin(self, call: "_Call", head: bytes) -> None:
+        line = b"%s %s %d\n" % (_header(head, b"hourhand-run-id"), _header(head, b"hourhand-attempt"), now_micros())
+        os.write(self._witness, line)
         self._held += 1
-        self.calls += 1
         self.most = max(self.most, self._held)
         asyncio.get_running_loop().call_later(self._hold, self._end, call)
 
@@ -226,20 +250,28 @@ class _Call(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head:
-            self._head = b""
-            self._server.begin(self)
+            head, self._head = self._head, b""
+            self._server.begin(self, head)
 
     def answer(self) -> None:
         self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         self._transport.close()
 
 
+def _header(head: bytes, name: bytes) -> bytes:
+    """A header that the executor is known to send, by its name in small letters."""
+    _, _, rest = head.lower().partition(b"\r\n%s:" % name)
+    return rest.partition(b"\r\n")[0].strip()
+
+
 @contextlib.asynccontextmanager
-async def slow_server(hold: float) -> AsyncIterator[SlowServer]:
-    counts = SlowServer(hold)
+async def slow_server(hold: float, witness: Path) -> AsyncIterator[SlowServer]:
+    file = os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    counts = SlowServer(hold, file)
     server = await asyncio.get_running_loop().create_server(counts.handler, "127.0.0.1", 0, backlog=_BACKLOG)
     counts.port = server.sockets[0].getsockname()[1]
     try:
         yield counts
     finally:
         server.close()
+        os.close(file)

@@ -10,6 +10,7 @@ import socket
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from hourhand.bench.figures import shares
 from hourhand.bench.meter import CLIENT, OTHER, POSTGRES, Meter, machine_seconds
@@ -17,6 +18,9 @@ from hourhand.bench.report import Facts, Line, Measured, Progress
 from hourhand.bench.stages import role_pids
 from hourhand.bench.target import Target
 from hourhand.model.errors import WorldError
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at the course: the kernel counts in hundredths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,10 @@ async def measure_idle(target: Target, asked: Idle, progress: Progress) -> Measu
     await asyncio.sleep(asked.rest_seconds)
     percents: list[float] = []
     first, machine, first_at = meter.seconds(), machine_seconds(), time.monotonic()
+    looks = _Looks(meter)
     for number in range(asked.windows):
         before, began = meter.all_seconds(), time.monotonic()
-        await asyncio.sleep(asked.seconds)
+        await looks.keep_looking(asked.seconds)
         percents.append(100 * (meter.all_seconds() - before) / (time.monotonic() - began))
         progress.note(f"window {number + 1}: {percents[-1]:.2f} % of a core")
     seconds = time.monotonic() - first_at
@@ -55,8 +60,39 @@ async def measure_idle(target: Target, asked: Idle, progress: Progress) -> Measu
         "memory_mb": {role: round(mb, 1) for role, mb in sorted(memory.items()) if role != CLIENT},
         "settings": target.settings(status),
     }
-    windows = [asked.seconds * (number + 1) for number in range(asked.windows)]
-    return Measured(facts, {"percent of a core/all processes": Line(windows, percents)})
+    return Measured(facts, looks.lines)
+
+
+class _Looks:
+    """The course within the windows, from outside: nothing of what is looked at is asked anything."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._began = time.monotonic()
+        self._last, self._last_at = meter.seconds(), self._began
+        self.lines: dict[str, Line] = {}
+
+    async def keep_looking(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+            self._look()
+
+    def _look(self) -> None:
+        spent, now = self._meter.seconds(), time.monotonic()
+        moment = (self._last_at + now) / 2 - self._began
+        for role, share in shares(self._last, spent, now - self._last_at).items():
+            if role != CLIENT:
+                self._add(f"processor, percent of a core/{POSTGRES if role == OTHER else role}", moment, 100 * share)
+        for role, mb in self._meter.resident_mb().items():
+            if role != CLIENT:
+                self._add(f"memory, resident MB/{role}", now - self._began, mb)
+        self._last, self._last_at = spent, now
+
+    def _add(self, key: str, moment: float, value: float) -> None:
+        line = self.lines.setdefault(key, Line([], []))
+        line.seconds.append(moment)
+        line.values.append(value)
 
 
 def meter_of(target: Target, status: dict[str, object]) -> Meter:

@@ -13,6 +13,17 @@ from hourhand.model.errors import BadConfiguration
 
 REMEDY: Final = "--plot needs matplotlib: pip install 'hourhand[bench]'"
 ENDINGS: Final = (".png", ".svg", ".pdf")
+COLOURS: Final = {
+    "api": "C0", "postgres api": "C9", "scheduler": "C2", "postgres scheduler": "C8", "executor": "C3",
+    "postgres executor": "C1", "client": "C7", "postgres autovacuum": "C4", "postgres checkpointer": "C5",
+    "postgres walwriter": "C6", "postgres": "C4", "supervisor": "C5", "postgres other": "0.75",
+    "postgres background writer": "gold", "postgres bench": "0.3",
+    "jobs": "C0", "timetable": "C2", "live_runs": "C3", "runs": "C1",
+}  # fmt: skip
+"""The same colour in every picture."""
+_POINTS_FEW: Final = 12
+"""Up to so many, each is marked: a line of one point would not be seen."""
+_HEAD_ROOM: Final = 1.08
 
 
 def require_plots(path: Path) -> None:
@@ -30,27 +41,36 @@ def draw(path: Path, facts: Facts, series: Mapping[str, Line]) -> None:
     panels: dict[str, dict[str, Line]] = {}
     for key, line in series.items():
         panel, _, name = key.partition("/")
-        panels.setdefault(panel, {})[name] = line
+        if line.values:
+            panels.setdefault(panel, {})[name] = line
     if not panels:
         return
     figure, axes = pyplot.subplots(len(panels), 1, sharex=True, squeeze=False, figsize=(10, 2.6 * len(panels)))
     for axis, (panel, lines) in zip(axes[:, 0], panels.items(), strict=True):
-        for name, line in lines.items():
-            axis.plot(line.seconds, line.values, label=name, linewidth=1.2)
+        for place, (name, line) in enumerate(lines.items()):
+            marker = "o" if len(line.values) <= _POINTS_FEW else ""
+            colour = COLOURS.get(name, f"C{place}")
+            axis.plot(line.seconds, line.values, label=name, color=colour, linewidth=1.2, marker=marker, markersize=3)
+        top = max(max(line.values) for line in lines.values())
+        axis.set_ylim(0, top * _HEAD_ROOM or 1)
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axis.set_ylabel(panel)
-        axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
         axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small", frameon=False)
     axes[0, 0].set_title(title_of(facts), fontsize="medium")
-    axes[-1, 0].set_xlabel("seconds")
+    axes[-1, 0].set_xlim(left=0)
+    axes[-1, 0].set_xlabel("seconds since the measurement began")
+    figure.align_ylabels()
     figure.savefig(path, bbox_inches="tight", dpi=110)
     pyplot.close(figure)
 
 
 def title_of(facts: Facts) -> str:
-    late = facts.get("lateness_ms") or {}
-    words = [str(facts["bench"]), f"{facts['jobs']:,} jobs" if "jobs" in facts else ""]
-    words += [f"late {name} {late[name]:,.1f} ms" for name in ("p50", "p99") if name in late]
+    bench, mode, late = str(facts["bench"]), str(facts.get("mode") or ""), facts.get("lateness_ms") or {}
+    words = [bench if mode in ("", bench) else f"{bench} {mode}"]
+    words += [f"{facts['rate']:,g} a second" if facts.get("rate") else ""]
+    words += [f"{facts['jobs']:,} jobs" if facts.get("jobs") else ""]
+    words += [f"lateness {name} {late[name]:,.1f} ms" for name in ("p50", "p99") if name in late]
     return ", ".join(word for word in words if word)
 
 

@@ -23,7 +23,7 @@ from hourhand.bench.target import Target
 from hourhand.bench.telling import beside, curves_of, read_ours, told_of_runs
 from hourhand.bench.witness import Witnessed, compare
 
-SUBMIT_RATE_LOW: Final = 1500.0
+SUBMIT_RATE_LOW: Final = 2500.0
 """Recurring jobs a second that even a slow machine can submit; whether this one could is checked."""
 _BATCH: Final = 500
 _LOOK_SECONDS: Final = 1.0

@@ -59,16 +59,23 @@ def beside(course: Course, jobs: int, *, stages: bool = False) -> Facts:
     return {**found, "settings": course.settings()}
 
 
-def curves_of(course: Course, witnessed: Witnessed) -> dict[str, Line]:
-    """Lateness and starts by second from the witness, the rest from the course."""
+def curves_of(course: Course, witnessed: Witnessed, interval_seconds: float = 1.0) -> dict[str, Line]:
+    """Lateness by due time and starts from the witness, second by second if not said otherwise; the rest from the
+    course. Each value stands in the middle of its interval."""
     begin = int(course.samples[0].at * _SECOND)
-    late = by_interval(witnessed.dues, witnessed.lateness_ms(), begin, _SECOND)
+    width = int(interval_seconds * _SECOND)
+    late = by_interval(witnessed.dues, witnessed.lateness_ms(), begin, width)
     each = {number: percentiles(late[number]) for number in sorted(late)}
-    found = {
-        f"lateness, ms/{name}": Line([float(n) for n in each], [found[name] for found in each.values()])
-        for name in ("p50", "p99")
-    }
-    starts = counts_by_interval(witnessed.starts, begin, _SECOND)
-    moments = sorted(starts)
-    found["throughput/started per second"] = Line([float(n) for n in moments], [float(starts[n]) for n in moments])
+    middles = [(number + 0.5) * interval_seconds for number in each]
+    found = {f"lateness, ms/{name}": Line(middles, [found[name] for found in each.values()]) for name in ("p50", "p99")}
+    found["throughput, per second/runs started"] = _starts(witnessed, begin, interval_seconds, course.seconds)
     return {**found, **course.lines_over_time()}
+
+
+def _starts(witnessed: Witnessed, begin: int, interval_seconds: float, seconds: float) -> Line:
+    """Starts a second. The last interval is left out when the measurement ended within it: it would look like a fall.
+    Intervals without a start count as such."""
+    starts = counts_by_interval(witnessed.starts, begin, int(interval_seconds * _SECOND))
+    whole = range(int(seconds / interval_seconds))
+    middles = [(number + 0.5) * interval_seconds for number in whole]
+    return Line(middles, [starts.get(number, 0) / interval_seconds for number in whole])

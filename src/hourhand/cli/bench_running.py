@@ -106,7 +106,8 @@ def run_alone(shared: Mapping[str, Any], measure: Callable[["Progress"], Awaitab
         task = asyncio.current_task()
         assert task is not None
         # Ended from outside it must still end what it has started: a temporary cluster would go on for ever.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         try:
             return await measure(Progress())
         except asyncio.CancelledError:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import compress, count, islice
+from operator import ne
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -71,8 +72,8 @@ def _jumps_found(step: datetime, before: timedelta, after: timedelta) -> list[da
 def _steps_near_changes(zone: ZoneInfo) -> Iterator[datetime]:
     """Those before which the clock may have been set. To ask by local times takes a tenth of the time; they are off by
     less than a step, so the steps on both sides of a change are among them too."""
-    local = map(zone.utcoffset, _LOCAL_STEPS)
-    changed = [place for place, (offset, following) in enumerate(pairwise(local), 1) if offset != following]
+    local = list(map(zone.utcoffset, _LOCAL_STEPS))
+    changed = compress(count(1), map(ne, local, islice(local, 1, None)))  # a million looks: none of them in Python
     near = {place + beside for place in changed for beside in (-1, 0, 1)}
     return (_STEPS[place] for place in sorted(near) if 0 < place < len(_STEPS))
 

@@ -1,8 +1,13 @@
-"""Which address can be listened on."""
+"""Which address can be listened on, and how many may connect."""
 
+import resource
 import socket
+from typing import Final
 
 from hourhand.model.errors import PortTaken
+
+FILES_SPARE: Final = 256
+"""Open files for all but connections of callers: the database's, files of blobs, the libraries' own."""
 
 
 def free_port(host: str, port: int) -> int:
@@ -17,6 +22,17 @@ def free_port(host: str, port: int) -> int:
         except OSError as fault:
             remedy = f"stop {_holder_of(port) or 'what listens there'}, or choose another by HOURHAND_PORT"
             raise PortTaken(f"cannot listen on {host}:{port} ({fault.strerror}): {remedy}") from None
+
+
+def allow_connections(wanted: int) -> int:
+    """How many connections can be held at once, at most as many as wanted: the limit of open files is raised for them,
+    and some are left for everything else."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + FILES_SPARE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else max(min(wanted, soft - FILES_SPARE), 1)
 
 
 def _holder_of(port: int) -> str | None:

@@ -49,7 +49,7 @@ def test_there_are_three_times_as_many_callers_at_the_end() -> None:
 def test_answers_are_told_second_by_second_without_the_one_that_is_not_whole() -> None:
     driven = Driven(2.1, 5, [1.0, 3.0, 2.0, 10.0, 5.0], [0.1, 0.2, 0.9, 1.5, 2.05])
     found = driven.lines_over_time()
-    assert found["throughput/answers per second"].values == [3.0, 1.0]
+    assert found["throughput, per second/answers"].values == [3.0, 1.0]
     assert found["answered, ms/p50"].values == [2.0, 10.0]
-    assert found["answered, ms/p50"].seconds == [0.0, 1.0]
+    assert found["answered, ms/p50"].seconds == [0.5, 1.5]
     assert Driven().lines_over_time() == {}

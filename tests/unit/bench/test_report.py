@@ -114,4 +114,4 @@ def test_a_plot_has_a_panel_for_each_sort_of_curve(tmp_path: Path, ending: str) 
 
 
 def test_the_title_names_what_was_measured() -> None:
-    assert plots.title_of(FACTS) == "lifecycle, 450,000 jobs, late p50 3.1 ms, late p99 1,234.5 ms"
+    assert plots.title_of(FACTS) == "lifecycle, 450,000 jobs, lateness p50 3.1 ms, lateness p99 1,234.5 ms"

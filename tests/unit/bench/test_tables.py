@@ -1,7 +1,11 @@
 """What the tables of figures say: the words of a row, what others took, what is computed, and where it is published."""
 
 import importlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BENCHMARKS = ROOT / "benchmarks"
-MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish")
+MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish", "outage", "recurring_rows")
 
 
 @pytest.fixture
@@ -53,6 +57,81 @@ def test_a_row_that_breaks_says_why_and_the_others_are_measured(scripts: Any) ->
     found = table.measure(["bad", "good"], table.Extent(True, 1, 1.0), {"bad": breaks, "good": works})
     assert [(each.work, each.enough, each.others) for each in found] == [("bad", None, None), ("x", True, 0.5)]
     assert found[0].measured == "the disk is full"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "quick", "good"),
+    [
+        ([True, True], False, True),
+        ([True, False], False, False),
+        ([True, False], True, True),
+        ([True, None], True, False),
+        ([True, None], False, False),
+    ],
+)
+def test_a_short_form_is_good_when_all_could_be_measured(
+    scripts: Any, verdicts: list[bool | None], quick: bool, good: bool
+) -> None:
+    table = scripts("table")
+    figures = [table.Figure("a", "≤ 5 ms", "4 ms", verdict) for verdict in verdicts]
+    assert table.are_good(figures, quick=quick) is good
+
+
+@pytest.mark.parametrize("key", ["lost", "doubled", "early"])
+def test_a_rate_of_what_did_not_happen_as_it_should_is_refused(scripts: Any, key: str) -> None:
+    pairs = scripts("pairs")
+    durable = dict.fromkeys(pairs.DURABLE, "on")
+    pairs.refuse_unsound("bench", {"settings": durable, key: 0})
+    with pytest.raises(SystemExit, match=key):
+        pairs.refuse_unsound("bench", {"settings": durable, key: 1})
+
+
+def test_a_floor_that_is_not_durable_or_not_whole_is_refused(scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = scripts("pairs")
+    told = {**dict.fromkeys(pairs.DURABLE, "on"), "jobs": 10, "stored": 10}
+    for fault in ({"fsync": "off"}, {"stored": 9}):
+        monkeypatch.setattr(pairs, "run", lambda _, fault=fault: {**told, **fault})
+        with pytest.raises(SystemExit, match="floor"):
+            pairs.floor("future", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_ended_from_outside_waits_until_its_command_has_cleared_away(number: int, tmp_path: Path) -> None:
+    clears = tmp_path / "clears.py"
+    clears.write_text(
+        "import pathlib, time\n"
+        f"here = pathlib.Path({str(tmp_path)!r})\n"
+        "try:\n    (here / 'began').touch(); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(1); (here / 'cleared').touch()\n"
+    )
+    row = f"lambda _: pairs.run([sys.executable, {str(clears)!r}])"
+    outer = f"import pairs, sys, table; table.measure(['a', 'b'], None, dict.fromkeys('ab', {row}))"
+    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
+    with subprocess.Popen([sys.executable, "-c", outer], env=environment, stderr=subprocess.DEVNULL) as process:
+        while not (tmp_path / "began").exists():
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(30) == -signal.SIGINT  # and no other row was begun
+    assert (tmp_path / "cleared").exists()
+
+
+@pytest.mark.parametrize(
+    ("counts", "fault"),
+    [
+        ({}, ""),
+        ({"rows": 0, "most": 0, "missed": 0}, "no row"),
+        ({"rows": 101, "most": 2}, "more than one row"),
+        ({"missed": 100 * 1440}, "told as missed"),
+        ({"runs": 99}, "run what is newest"),
+    ],
+)
+def test_an_outage_that_left_too_little_behind_is_a_fault_as_one_that_left_too_much(
+    scripts: Any, counts: dict[str, int], fault: str
+) -> None:
+    told = {"rows": 100, "most": 1, "missed": 100 * 3 * 1440, "runs": 100, **counts}
+    found = scripts("outage").faults(100, **told)
+    assert bool(found) == bool(fault)
+    assert fault in "; ".join(found)
 
 
 def test_every_figure_that_is_asked_for_has_a_row(scripts: Any) -> None:
