@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from hourhand.job_kinds.abandonable import rest_of
+from hourhand.job_kinds.abandonable import LeftBehind, rest_of
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.job_kinds.handlers import (
     HANDLER_FIELD,
@@ -42,6 +42,7 @@ class PythonKind:
         self._pool: WorkerPool | None = None
         self.known = KnownSignatures()
         """What executors elsewhere have said of their handlers; whoever hears it fills it."""
+        self.left_behind = LeftBehind()
         self._outputs = OutputFolders(self._settings.work_root)
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
@@ -121,7 +122,7 @@ class PythonKind:
             waited = work.send(None)
         except StopIteration as end:  # most have nothing to wait for
             return end.value
-        return await rest_of(work, waited, self._settings.grace_seconds)
+        return await rest_of(work, waited, self._settings.grace_seconds, self.left_behind)
 
     async def _drop_outputs(self, context: Context, task: Task) -> None:
         if output_folder_of(context) is not None:

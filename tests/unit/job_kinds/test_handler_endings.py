@@ -7,6 +7,7 @@ import gc
 
 import pytest
 
+from hourhand.job_kinds import abandonable
 from hourhand.job_kinds.handlers import HandlerRegistry
 from hourhand.job_kinds.python import PythonKind
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
@@ -128,3 +129,25 @@ async def test_timeouts_inside_a_handler_are_its_own_affair(registry, make_task)
     registry.register(handler, "patient")
     kind = PythonKind(registry, WorkerPoolSettings(grace_seconds=0.0))
     assert await kind.run(make_task({"handler": "patient"}).task) == Succeeded("done")
+
+
+async def test_handlers_that_are_left_behind_are_counted_told_seldom_and_bounded(
+    registry, make_task, deaf, monkeypatch
+):
+    kind, begun, told = deaf
+    lines, full = [], []
+    monkeypatch.setattr(abandonable, "LEFT_MAX", 250)
+    monkeypatch.setattr(abandonable, "emit", lambda event, **fields: lines.append(fields["abandoned"]))
+    kind.left_behind.on_full = lambda: full.append(kind.left_behind.count)
+    for _ in range(260):
+        begun.clear()
+        running = asyncio.create_task(kind.run(make_task({"handler": "deaf"}).task))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    gc.collect()
+    assert kind.left_behind.count == 260
+    assert lines == [*range(1, 11), 100, 200], "not a line each, and never another number than that of all"
+    assert full == [250], "whoever runs it is asked once for a new process"
+    assert set(told) == {asyncio.CancelledError}, "none of them is resumed to make room"
