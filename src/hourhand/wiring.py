@@ -428,6 +428,7 @@ class ApiNode(Node):
             log_enabled=False,
             backlog=1024,
         )
+        emit(Event.API_LISTENS, host=self.config.api.host, port=port)
         self._serving = asyncio.create_task(self._server.serve(), name="granian")
         self._serving.add_done_callback(self._serving_ended)
 

@@ -297,8 +297,8 @@ class HandlersLeftBehind(PartEnded):
     def __init__(self, count: int) -> None:
         HourhandError.__init__(
             self,
-            f"{count} asynchronous handlers did not end when they were cancelled, and hold what they held; this process "
-            "ends so that one without them can take its place (a handler must let CancelledError through)",
+            f"{count} asynchronous handlers did not end when they were cancelled, and hold what they held; this "
+            "process ends so that one without them can take its place (a handler must let CancelledError through)",
         )
         self.name = "handlers"
 
