@@ -69,6 +69,13 @@ def die_with_parent() -> None:
         raise last_fault("prctl")
 
 
+def be_ended_first() -> None:
+    """Whoever else lives on a machine that runs out of memory, the kernel ends us, and what we start, before it. Where
+    root has all its rights, only root can take that back."""
+    with contextlib.suppress(OSError):
+        write(b"/proc/self/oom_score_adj", b"1000")
+
+
 def gain_nothing() -> None:
     """No program that is executed from now on, whatever its mode, has more rights than this process."""
     if _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:

@@ -324,6 +324,7 @@ class Launcher:
             os.setsid()
             for join in joins:
                 os.write(join, b"0")
+            kernel.be_ended_first()
             for which, bound in bounds:
                 kernel.set_limit(which, bound)
             if sight is not None:

@@ -11,6 +11,7 @@ from hourhand.model.outcome import Failed
 from hourhand.model.resources import Resources
 from hourhand.model.states import Reason
 from hourhand.model.usage import Level
+from hourhand.runtime.machine import usable_memory
 
 pytestmark = NEEDS
 
@@ -27,6 +28,37 @@ async def test_a_memory_hog_ends_at_its_limit_and_says_what_to_do(kind, make_tas
     assert hog.task.usage.memory_bytes_peak <= 64 * MB
     assert await running == OK
     assert neighbour.of("stdout") == ["fine"]
+
+
+async def test_a_memory_hog_that_declares_nothing_ends_at_the_limit_of_its_executor(open_kind, make_task):
+    kind = await open_kind(memory_bytes_max=64 * MB)
+    neighbour = make_task(shell("sleep 0.5; echo fine"))
+    running = asyncio.create_task(kind.run(neighbour.task))
+    outcome = await kind.run(make_task(python("x = bytearray(400_000_000); print(len(x))")).task)
+    assert outcome.reason is Reason.MEMORY_LIMIT
+    assert "64 MB that its executor (kinds.memory_bytes_max) allows" in outcome.error
+    assert "declare resources.memory" in outcome.error
+    shared = await kind.run(make_task(shell("head -c 400000000 /dev/zero > /dev/shm/x")).task)
+    assert shared.reason is Reason.MEMORY_LIMIT, "also memory that belongs to no process"
+    assert await running == OK
+    large = make_task(python("x = bytearray(100_000_000)"))
+    large.task.resources = Resources(memory=200 * MB)
+    assert await kind.run(large.task) == OK, "who declares more gets more"
+
+
+async def test_an_attempt_has_half_of_the_memory_if_nobody_says_anything(kind, make_task):
+    [plan] = [kind._programs._host.plan("x", None)]
+    [limit] = [int(value) for path, value in plan.writes if path.endswith(("memory.max", "memory.limit_in_bytes"))]
+    assert limit == usable_memory() // 2
+    assert await unharmed(kind, make_task)
+
+
+async def test_when_the_machine_runs_out_of_memory_programs_are_ended_before_all_others(kind, make_task):
+    logged = make_task(shell("cat /proc/self/oom_score_adj"))
+    assert await kind.run(logged.task) == OK
+    assert logged.of("stdout") == ["1000"]
+    with open(f"/proc/{kind._programs._host.launcher._process.pid}/oom_score_adj") as of_launcher:
+        assert int(of_launcher.read()) < 1000
 
 
 async def test_memory_is_limited_for_all_processes_together(kind, make_task):
