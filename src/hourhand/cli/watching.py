@@ -18,6 +18,7 @@ from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
     from hourhand.client import Client, LogLineView, RunDetailView
+    from hourhand.client.attempt_views import AttemptView
 
 EXPLAIN_AFTER_SECONDS: Final = 3.0
 
@@ -65,8 +66,12 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
 
 def _watched(client: "Client", run_id: UUID, timeout_seconds: float | None) -> "RunDetailView":
     run: RunDetailView | None = None
+    told = 0
     with ProgressShown() as shown:
         for run in client.watch_run(run_id, timeout_seconds):
+            for attempt in run.attempts[told:]:  # or nobody would know why nothing happens until the next one
+                shown.tell(_attempt_text(attempt, run))
+            told = len(run.attempts)
             shown.show(run)
     assert run is not None
     return run
@@ -132,6 +137,16 @@ def _print_result(run: "RunDetailView") -> None:
 
 
 def _failure(run: "RunDetailView") -> str:
-    why = f" ({run.reason})" if run.reason and run.reason != run.status else ""
-    said = (run.error or "").strip().partition("\n")[0]
-    return f"run {run.run_id} ended as {run.status}{why}{': ' if said else ''}{said}"
+    return f"run {run.run_id} ended as {_how_it_ended(run)}"
+
+
+def _attempt_text(attempt: "AttemptView", run: "RunDetailView") -> str:
+    is_last = attempt is run.attempts[-1] and not run.is_final and run.ready_at is not None
+    again = f"; again at {plain(run.ready_at)}" if is_last and run.waits else ""
+    return f"attempt {attempt.attempt} of run {run.run_id} ended as {_how_it_ended(attempt)}{again}"
+
+
+def _how_it_ended(what: "RunDetailView | AttemptView") -> str:
+    why = f" ({what.reason})" if what.reason and what.reason != what.status else ""
+    said = (what.error or "").strip().partition("\n")[0]
+    return f"{what.status}{why}{': ' if said else ''}{said}"

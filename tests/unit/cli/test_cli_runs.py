@@ -1,14 +1,21 @@
 """`hourhand run`: what is sent, what is printed, how it ends."""
 
 import json
-from collections.abc import Callable
-from uuid import uuid4
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+from uuid import UUID, uuid4
 
 import pytest
 from click.testing import Result
 from stub_api import Stub, is_uuid
 
+from hourhand.cli import watching
+from hourhand.client.attempt_views import AttemptView
+from hourhand.client.views import RunDetailView
+
 Run = Callable[..., Result]
+AT: Final = datetime(2030, 1, 31, 9, tzinfo=UTC)
 
 
 def test_a_run_is_shown_with_its_attempts(hourhand: Run, stub: Stub) -> None:
@@ -133,3 +140,35 @@ def test_a_run_between_two_attempts_is_shown_with_the_next_one(hourhand: Run, st
     shown = hourhand("run", "get", ended["run_id"]).stdout
     assert "cancelled (" not in shown
     assert "took" not in shown
+
+
+class Watched:
+    """A client whose run fails twice and then succeeds, seen several times in between."""
+
+    def __init__(self) -> None:
+        run_id, job_id = uuid4(), uuid4()
+        said = {"status": "failed", "reason": "exit_code", "error": "exited with code 3\nmore"}
+        attempts = [AttemptView(attempt=number, **said) for number in (1, 2)]
+        facts: dict[str, Any] = {"run_id": run_id, "job_id": job_id, "job_name": "x", "scheduled_for": AT}
+        waits = {**facts, "status": "queued", "ready_at": AT}
+        self.run_id = run_id
+        self.seen = [
+            RunDetailView(**facts, status="running"),
+            *[RunDetailView(**waits, attempts=attempts[:1])] * 2,
+            RunDetailView(**facts, status="running", attempts=attempts),
+            RunDetailView(**facts, status="succeeded", attempts=attempts),
+        ]
+
+    def watch_run(self, _run_id: UUID, _timeout: float | None) -> Iterator[RunDetailView]:
+        yield from self.seen
+
+
+def test_whoever_waits_is_told_of_every_attempt_that_failed_and_when_the_next_one_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client = Watched()
+    assert watching._watched(cast("Any", client), client.run_id, None) is client.seen[-1]
+    first, second = capsys.readouterr().err.splitlines()
+    how = f"of run {client.run_id} ended as failed (exit_code): exited with code 3"
+    assert first == f"attempt 1 {how}; again at 2030-01-31T09:00:00Z"
+    assert second == f"attempt 2 {how}"
