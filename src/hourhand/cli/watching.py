@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -52,7 +52,8 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
         _tell_why_it_waits(client, run_id, timeout_seconds)
         if follow:
             # Whoever asked for JSON reads one document from stdout; the log must not get in between.
-            print_lines(client.follow_logs(run_id), err=output_format() != "table")
+            is_data = output_format() != "table"
+            show_logs(client, run_id, client.follow_logs(run_id), lambda lines: print_lines(lines, err=is_data))
         left = None if timeout_seconds is None else max(timeout_seconds - (time.monotonic() - began), 0.0)
         run = _watched(client, run_id, left)
     except KeyboardInterrupt:
@@ -115,6 +116,30 @@ def _end_colours(coloured: bool, err: bool) -> bool:
 
         click.echo(NO_COLOUR, nl=False, err=err, color=True)
     return False
+
+
+def show_logs(
+    client: "Client",
+    run_id: UUID,
+    lines: "Iterable[LogLineView]",
+    show_them: "Callable[[Iterable[LogLineView]], None]",
+    **wanted: Any,
+) -> None:
+    """The log of a run, or, where it went to several executors and so has none of its own, those of its parts."""
+    shown = 0
+
+    def counted() -> "Iterator[LogLineView]":
+        nonlocal shown
+        for line in lines:
+            shown += 1
+            yield line
+
+    show_them(counted())
+    if shown:
+        return
+    for part in client.run_parts(run_id):
+        say(f"--- part {part.index + 1} of {part.total}, run {part.run_id} ---")
+        show_them(client.log_lines(part.run_id, **wanted))
 
 
 def show_lines(lines: "Iterable[LogLineView]", times: bool, color: bool | None) -> None:

@@ -266,7 +266,8 @@ def _encoded(body: Any) -> bytes | None:
 
 def _why(error: OSError) -> str:
     """What the kernel says. Of a call that failed, asyncio's text only repeats the address."""
-    return os.strerror(error.errno).lower() if error.errno in errno.errorcode else str(error.strerror)
+    number = error.errno
+    return os.strerror(number).lower() if number is not None and number in errno.errorcode else str(error.strerror)
 
 
 def _said(error: BaseException) -> str:
