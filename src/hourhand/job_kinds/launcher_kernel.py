@@ -42,6 +42,9 @@ _PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
 SHARED_MEMORY = b"/dev/shm"
 MESSAGE_QUEUES = b"/dev/mqueue"
 """Where they are seen as files: those of whoever has mounted it, whatever namespace one is in."""
+TERMINALS = b"/dev/pts"
+_TERMINALS_OWN = (b"devpts", TERMINALS, b"devpts", 0x2 | _MS_NO_PROGRAMS, b"newinstance,ptmxmode=0666,mode=600,max=64")
+"""A machine has a few thousand for all, and who cannot have one cannot log in."""
 _TMP_FOLDER = b"/.hourhand-tmp"
 """In the attempt's own folder; the executor makes it."""
 
@@ -277,6 +280,7 @@ class View:
         self.has_own_ipc = has_own_ipc()
         self._namespaces = _CLONE_NEWNS | (_CLONE_NEWIPC if self.has_own_ipc else 0)
         self._queues = [MESSAGE_QUEUES] if self.has_own_ipc and os.path.ismount(MESSAGE_QUEUES) else []
+        self._terminals = [_TERMINALS_OWN] if os.path.ismount(TERMINALS) and _can_mount(_TERMINALS_OWN) else []
 
     def sight_of(self, name: bytes, first: Mounts = ()) -> Sight:
         """First: what is mounted before the stage is moved away."""
@@ -304,7 +308,15 @@ class View:
             mounts += [(holder, place, None, self._flags, None) for place in self._others]
         mounts += [(b"tmpfs", place, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777") for place in self._memory]
         mounts += [(b"mqueue", place, b"mqueue", _MS_PLAIN, None) for place in self._queues]
-        return mounts
+        return mounts + self._terminals
+
+
+def _can_mount(mount: Mount) -> bool:
+    """Whether an attempt could, by trying it in a child: one that fails there would keep programs from starting."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _unshare(_CLONE_NEWNS) == 0 and _mount_(*mount) == 0 else 1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _below(folder: bytes, places: Sequence[bytes]) -> bytes:

@@ -238,3 +238,26 @@ async def test_a_limit_that_the_kernel_refuses_fails_the_attempt_and_no_other(ki
     outcome = await kind.run(tiny.task)
     assert isinstance(outcome, Succeeded | Failed)
     assert await unharmed(kind, make_task)
+
+
+TERMINALS: Final = """
+import os
+before = os.listdir("/dev/pts")
+opened = []
+try:
+    while len(opened) < 2000:
+        opened.append(os.openpty())
+except OSError:
+    pass
+print(before, 10 <= len(opened) <= 64, os.ttyname(opened[0][1]))
+"""
+
+
+async def test_terminals_are_the_attempts_own_and_few(kind, make_task):
+    """A machine has a few thousand for everybody: one attempt could keep people from logging in."""
+    before = Path("/proc/sys/kernel/pty/nr").read_text()
+    logged = make_task(python(TERMINALS))
+    assert await kind.run(logged.task) == OK, logged.lines
+    assert logged.of("stdout") == ["['ptmx'] True /dev/pts/0"]
+    assert int(Path("/proc/sys/kernel/pty/nr").read_text()) <= int(before) + 10, "and they go with it"
+    assert await unharmed(kind, make_task)
