@@ -72,11 +72,11 @@ def die_with_parent() -> None:
         raise last_fault("prctl")
 
 
-def be_ended_first() -> None:
-    """Whoever else lives on a machine that runs out of memory, the kernel ends us, and what we start, before it. Where
-    root has all its rights, only root can take that back."""
+def let_be_ended_first(process: bytes = b"self") -> None:
+    """Whoever else lives on a machine that runs out of memory, the kernel ends this process, and what it starts, before
+    that. Where root has all its rights, only root can take it back."""
     with contextlib.suppress(OSError):
-        write(b"/proc/self/oom_score_adj", b"1000")
+        write(b"/proc/%b/oom_score_adj" % process, b"1000")
 
 
 def gain_nothing() -> None:

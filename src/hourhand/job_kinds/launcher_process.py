@@ -196,9 +196,7 @@ class Launcher:
                 if self._view is not None:
                     kernel.hide_processes()
                     done.append(b"proc")
-        elif (
-            self._account is not None
-        ):  # programs are spawned, without a moment in which they could change it themselves
+        elif self._account is not None:  # who is spawned has no moment in which to change it himself
             kernel.become(*self._account)
         self._say(b"ready", b" ".join(done))
 
@@ -232,16 +230,14 @@ class Launcher:
                 for group in groups:
                     joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
                 bounds = kernel.bounds([int(part) for part in limits])
-                listed = self._named(attempt, account) if view is not None and user else ()
-                sight = None if view is None else view.sight_of(attempt.name, listed)
+                sight = None if view is None else view.sight_of(attempt.name, self._named(attempt, user, account))
                 if self._fence is not None:
                     rules = self._fence.rules_for(folders[-1])
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
-                    apart = rules if contains == b"1" else None
-                    who = account, forgets == b"1" and self._has_keyrings
-                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart, *who)
+                    who = rules if contains == b"1" else None, account, forgets == b"1" and self._has_keyrings
+                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, *who)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
@@ -255,12 +251,14 @@ class Launcher:
                 os.close(join)
             if rules != self._rules:
                 os.close(rules)
+        if joins:
+            kernel.let_be_ended_first(b"%d" % attempt.pid)
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
 
-    def _named(self, attempt: attempts.Attempt, account: tuple[int, int] | None) -> kernel.Mounts:
-        if self._names is None or account is None:
+    def _named(self, attempt: attempts.Attempt, user: bytes, account: tuple[int, int] | None) -> kernel.Mounts:
+        if not user or self._names is None or account is None:
             return ()
         listed: kernel.Mounts = self._names.mount_for(attempt.name, account, attempt.folders[-1])
         attempt.is_named = bool(listed)
@@ -324,7 +322,8 @@ class Launcher:
             os.setsid()
             for join in joins:
                 os.write(join, b"0")
-            kernel.be_ended_first()
+            if not joins:  # else the launcher says so: what a child does costs more
+                kernel.let_be_ended_first()
             for which, bound in bounds:
                 kernel.set_limit(which, bound)
             if sight is not None:
