@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin, get
 
 from hourhand.config_rules import SECRETS, broken_rules
 from hourhand.model.errors import BadConfiguration
-from hourhand.model.resources import DISK_MAX
+from hourhand.model.resources import DISK_MAX, MEMORY_MAX, MEMORY_MIN
 from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, RESULT_INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whol
     "kinds.worker_processes_warm": (0, _WHOLE_MOST),
     "kinds.grace_seconds": (0, _SECONDS_MOST),
     "kinds.disk_bytes_max": (1, DISK_MAX),
+    "kinds.memory_bytes_max": (MEMORY_MIN, MEMORY_MAX),
     "kinds.uid_first": (1000, 2**31 - 1),
     "kinds.uid_count": (0, 2**31 - 1),
     "kinds.http_body_bytes_max": (1, 256 * 1024),

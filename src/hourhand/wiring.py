@@ -21,7 +21,7 @@ from hourhand.database_setup import make_partitions, open_store, partition_cuts,
 from hourhand.executor.executor import Executor, Stores
 from hourhand.executor.journal import Journal
 from hourhand.executor.secrets import AttemptSecrets
-from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, PartEnded
+from hourhand.model.errors import BlobsUnavailable, BlobsUnsuitable, DatabaseUnavailable, HandlersLeftBehind, PartEnded
 from hourhand.ports.event_bus import Topic
 from hourhand.run_queues.postgres_events import PostgresEventBus
 from hourhand.runtime.bell import Bell, Seldom
@@ -148,7 +148,11 @@ class Node:
 
     def part_ended(self, name: str, cause: BaseException | None) -> None:
         emit(Event.TASK_ENDED, task=name, error=repr(cause), exc_info=cause)
-        self.ended_part = self.ended_part or PartEnded(name)
+        self.end_for(PartEnded(name))
+
+    def end_for(self, reason: PartEnded) -> None:
+        """Ends the node in order, so that whoever started it starts another."""
+        self.ended_part = self.ended_part or reason
         self.ended.set()
 
     def _revalidate(self) -> None:
@@ -288,6 +292,7 @@ class ExecutorNode(Node):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        from hourhand.job_kinds.abandonable import LEFT_MAX
         from hourhand.job_kinds.artifact_cache import ArtifactCache
         from hourhand.job_kinds.registry import kinds_for_running, python_kind
         from hourhand.wiring_hidden import hidden_from_programs
@@ -305,6 +310,7 @@ class ExecutorNode(Node):
         kinds = replace(config.kinds, worker_processes_max=workers)
         self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)
         self._handler_facts = python_kind(self.kinds).facts()
+        python_kind(self.kinds).left_behind.on_full = lambda: self.end_for(HandlersLeftBehind(LEFT_MAX))
         self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
         connections = settings.transaction_connections
         self.transacting = Database(
@@ -424,6 +430,7 @@ class ApiNode(Node):
             backlog=1024,
             backpressure=allow_connections(self.config.api.connections_max),
         )
+        emit(Event.API_LISTENS, host=self.config.api.host, port=port)
         self._serving = asyncio.create_task(self._server.serve(), name="granian")
         self._serving.add_done_callback(self._serving_ended)
 

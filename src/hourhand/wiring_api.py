@@ -119,6 +119,7 @@ def api_operations(
             LogSource(store.logs, PackReader(LogPacks(ground.database), ground.blobs)),
             LogWatch(store.logs, ground.bell),
             ground.clock.now,
+            store.parts,
         ),
         run_files=RunFileOperations(runs, store.run_files, ground.blobs),
         secrets=SecretOperations(store.secrets, keyring_of(ground.config), store.audit),

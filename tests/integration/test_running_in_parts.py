@@ -3,7 +3,7 @@ that says what they came to, whoever dies meanwhile."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 from uuid import UUID
 
 import pytest
@@ -12,13 +12,23 @@ from sample_jobs import NAMESPACE, at, definition, due_job, every, execute, inse
 
 from hourhand.executor import fan_out
 from hourhand.model.ids import scheduled_run_id
+from hourhand.model.log import Place
 from hourhand.model.outcome import Cancelled, Failed, Outcome, Succeeded
 from hourhand.model.parts import is_part, part_id
 from hourhand.model.placement import Placement
 from hourhand.model.policy import Overlap, Policy
 from hourhand.model.resources import Resources
 from hourhand.model.states import Cause, Reason, RunState
+from hourhand.operations.log_source import LogSource
+from hourhand.operations.log_watch import LogWatch
+from hourhand.operations.logs import LogOperations
+from hourhand.operations.requests import Caller
+from hourhand.operations.runs import RunOperations
+from hourhand.ports.event_bus import EventBus
 from hourhand.ports.job_kind import Task
+from hourhand.runtime.bell import Bell
+from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.ids import IdSource
 from hourhand.scheduler.orphans import Orphans
 from hourhand.wiring import Store
 
@@ -35,11 +45,14 @@ class Worker:
     def __init__(self, store: Store, *labels: str, **things: float) -> None:
         self.ran: list[tuple[int | None, int | None]] = []
         self.outcome: Outcome = Succeeded()
+        self.says = ""
         self.holding: asyncio.Event | None = None
         self.executor = Executor(store, self._run, clock=SetClock(at(0)), labels=labels, things=things)
 
     async def _run(self, task: Task) -> Outcome:
         self.ran.append((task.index, task.total))
+        if self.says:
+            task.log("log", self.says.format(index=task.index))
         if self.holding is not None:
             await self.holding.wait()
         return self.outcome
@@ -418,3 +431,27 @@ async def test_a_job_that_goes_to_one_by_now_has_one_part(store: Store) -> None:
     await turns(store, worker, *others)
     assert sum(len(each.ran) for each in (worker, *others)) == 1
     assert (await the_run(store, run_id)).state is RunState.SUCCEEDED
+
+
+async def test_lines_of_parts_are_found_in_the_logs_of_their_job_page_by_page(store: Store) -> None:
+    workers = await crew(store, 3)
+    for worker in workers:
+        worker.says = "of part {index}"
+    job_id, run_id = await submitted(store, on("all"))
+    await turns(store, *workers)
+    clock, bus = cast("DatabaseClock", SetClock(at(60))), cast("EventBus", None)
+    runs = RunOperations(store.runs, store.jobs, clock, IdSource(3), bus)
+    logs = LogOperations(runs, LogSource(store.logs), LogWatch(store.logs, Bell()), clock.now, store.parts)
+    caller = Caller("test", NAMESPACE, "default")
+    found: list[str] = []
+    start: tuple[UUID, Place] | None = None
+    for _ in range(10):
+        page = await logs.search_job(caller, job_id, "of part", False, start, 1)
+        found += [match.line.text for match in page.matches]
+        assert all(match.run_id != run_id and is_part(match.run_id) for match in page.matches)
+        if page.next_run is None:
+            break
+        start = page.next_run, page.next_place
+    assert found == ["of part 0", "of part 1", "of part 2"]
+    whole = await logs.search_job(caller, job_id, "of part", False, None, 100)
+    assert [match.line.text for match in whole.matches] == found

@@ -127,19 +127,32 @@ def _lines(error: BaseException) -> Iterator[str]:
 
 def _message_lines(error: errors.HourhandError) -> Iterator[str]:
     faults = _faults(error)
-    if faults and all(fault.message in str(error) for fault in faults):  # the message only repeats what follows
+    if _of_the_whole(faults):
+        yield printable(_told(faults[0]))
+    elif faults and all(fault.message in str(error) for fault in faults):  # the message only repeats what follows
         yield "1 field is wrong" if len(faults) == 1 else f"{len(faults)} fields are wrong"
     else:
         yield from map(printable, str(error).splitlines() or [error.code])
 
 
 def _fault_lines(error: errors.HourhandError) -> Iterator[str]:
-    for fault in _faults(error):
-        hint = f" ({fault.hint})" if fault.hint else ""
-        told = set(re.findall(r"[\w./-]+", fault.message + hint))
-        news = [word for word in fault.allowed or () if word not in told and f" {word}" not in fault.message]
-        allowed = f" [one of {', '.join(news)}]" if news else ""
-        yield printable(f"{fault.pointer or '/'}: {fault.message}{hint}{allowed}")
+    faults = _faults(error)
+    if not _of_the_whole(faults):
+        yield from (printable(f"{fault.pointer or '/'}: {_told(fault)}") for fault in faults)
+
+
+def _of_the_whole(faults: list[errors.Fault]) -> bool:
+    """What was sent has no fields, such as a file: the one thing that is wrong with it is all there is to say."""
+    return len(faults) == 1 and faults[0].pointer in ("", "/")
+
+
+def _told(fault: errors.Fault) -> str:
+    hint = f" ({fault.hint})" if fault.hint else ""
+    told = set(re.findall(r"[\w./-]+", fault.message + hint))
+    allowed = fault.allowed or ()
+    news = [word for word in allowed if word not in told and f" {word}" not in fault.message]
+    which = "one of" if len(news) == len(allowed) else "or"
+    return f"{fault.message}{hint}" + (f" [{which} {', '.join(news)}]" if news else "")
 
 
 def _faults(error: errors.HourhandError) -> list[errors.Fault]:

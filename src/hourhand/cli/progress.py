@@ -45,6 +45,15 @@ class ProgressShown:
         else:
             say(f"run {run.run_id}: {progress_text(progress.percent, progress.message)}")
 
+    def tell(self, line: str) -> None:
+        """A line that stays, above what is newest."""
+        if self._bar is None:
+            say(line)
+        else:
+            from hourhand.cli.exits import printable
+
+            self._bar.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
     def _draw(self, percent: float | None, message: str) -> None:
         from hourhand.cli.exits import printable
 

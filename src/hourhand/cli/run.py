@@ -13,7 +13,7 @@ from hourhand.cli.lazy import Lazy, LazyGroup
 from hourhand.cli.naming import find_job, run_id
 from hourhand.cli.printing import counted, say, show
 from hourhand.cli.session import connected, session_options
-from hourhand.cli.watching import check_wait_options, grep_options, show_lines, wait_options, watch_run
+from hourhand.cli.watching import check_wait_options, grep_options, show_lines, show_logs, wait_options, watch_run
 from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
@@ -104,8 +104,10 @@ def logs(run: UUID, follow: bool, times: bool, grep: str | None, ignore_case: bo
     if follow and grep is not None:
         raise click.UsageError("--grep cannot be combined with --follow", click.get_current_context())
     with connected() as client:
-        lines = client.follow_logs(run) if follow else client.log_lines(run, contains=grep, ignore_case=ignore_case)
-        show_lines(lines, times=times, color=False if no_color else None)
+        wanted: dict[str, Any] = {"contains": grep, "ignore_case": ignore_case}
+        lines = client.follow_logs(run) if follow else client.log_lines(run, **wanted)
+        color = False if no_color else None
+        show_logs(client, run, lines, lambda found: show_lines(found, times=times, color=color), **wanted)
 
 
 @run.command()

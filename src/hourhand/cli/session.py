@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from hourhand.cli.own_address import address_of
 from hourhand.model.errors import BadConfiguration, Forbidden
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def server_address() -> str:
     given = _given("server") or _environment("HOURHAND_SERVER")
     if given:
         return given.rstrip("/")
-    port = _environment("HOURHAND_PORT") or str(PORT_DEFAULT)
-    if "://" in port:  # what Kubernetes sets for a service of this name
-        port = str(PORT_DEFAULT)
+    port = _environment("HOURHAND_PORT") or "0"
+    if port == "0" or "://" in port:  # any port; what Kubernetes sets for a service of this name
+        return address_of(_home()) or f"http://127.0.0.1:{PORT_DEFAULT}"
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise BadConfiguration([f"HOURHAND_PORT is {port!r}, which is not a port (1 to 65535)"])
     return f"http://127.0.0.1:{port}"
@@ -120,7 +121,11 @@ def _token_of_home() -> str | None:
 
 
 def _home_token_path() -> Path:
-    return Path(_environment("HOURHAND_HOME") or ".hourhand") / "token"
+    return _home() / "token"
+
+
+def _home() -> Path:
+    return Path(_environment("HOURHAND_HOME") or ".hourhand")
 
 
 def _token_advice(sent: str | None) -> str:

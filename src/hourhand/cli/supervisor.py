@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hourhand.cli.exits import ExitCode
+from hourhand.cli.own_address import address_of, forget_address, keep_address
 from hourhand.job_kinds.work_folders import base_of, remove_abandoned
 from hourhand.model.errors import BadConfiguration, HomeUnusable, HourhandError, PartEnded, WorldError
 from hourhand.telemetry import emit
@@ -40,6 +41,7 @@ class Supervisor:
         self._keepers: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._urged = asyncio.Event()
+        self._has_told_address = False
 
     async def run(self) -> None:
         """Starts everything, says where it is, and stays until it is asked to stop."""
@@ -58,6 +60,8 @@ class Supervisor:
             await prepare_database(self._config)
             token_file = await keep_token(self._config)
             await keep_key(self._config)
+            keep_address(self._config.home, self._config.api.host, self._config.api.port)
+            self._has_told_address = True
             await self._start_children()
             if not self._stopping.is_set():
                 await self._welcome(token_file)
@@ -66,6 +70,8 @@ class Supervisor:
             await self._stay()
         finally:
             await self._stop_children()
+            if self._has_told_address:  # else it may be that of another, which has this home
+                forget_address(self._config.home)
             if server is not None:
                 await server.stop()
         self._say("Stopped. Nothing is left running; the data is kept.")
@@ -252,7 +258,8 @@ async def new_login_link(config: "Config") -> str:
     config = replace(config, database=replace(config.database, url=await running_database_url(config)))
     async with open_store(config, "login") as store:
         code = await Access(store.tokens, store.names).create_login_code()
-    return f"{base_url(config)}/login?code={code}"
+    address = config.api.public_url or address_of(config.home) or base_url(config)
+    return f"{address.rstrip('/')}/login?code={code}"
 
 
 async def keep_token(config: "Config") -> Path:

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from hourhand.model.errors import HourhandError
 
 if TYPE_CHECKING:
     from hourhand.client import Client, LogLineView, RunDetailView
+    from hourhand.client.attempt_views import AttemptView
 
 EXPLAIN_AFTER_SECONDS: Final = 3.0
 
@@ -51,7 +52,8 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
         _tell_why_it_waits(client, run_id, timeout_seconds)
         if follow:
             # Whoever asked for JSON reads one document from stdout; the log must not get in between.
-            print_lines(client.follow_logs(run_id), err=output_format() != "table")
+            is_data = output_format() != "table"
+            show_logs(client, run_id, client.follow_logs(run_id), lambda lines: print_lines(lines, err=is_data))
         left = None if timeout_seconds is None else max(timeout_seconds - (time.monotonic() - began), 0.0)
         run = _watched(client, run_id, left)
     except KeyboardInterrupt:
@@ -65,8 +67,12 @@ def watch_run(client: "Client", run_id: UUID, follow: bool = False, timeout_seco
 
 def _watched(client: "Client", run_id: UUID, timeout_seconds: float | None) -> "RunDetailView":
     run: RunDetailView | None = None
+    told = 0
     with ProgressShown() as shown:
         for run in client.watch_run(run_id, timeout_seconds):
+            for attempt in run.attempts[told:]:  # or nobody would know why nothing happens until the next one
+                shown.tell(_attempt_text(attempt, run))
+            told = len(run.attempts)
             shown.show(run)
     assert run is not None
     return run
@@ -112,6 +118,30 @@ def _end_colours(coloured: bool, err: bool) -> bool:
     return False
 
 
+def show_logs(
+    client: "Client",
+    run_id: UUID,
+    lines: "Iterable[LogLineView]",
+    show_them: "Callable[[Iterable[LogLineView]], None]",
+    **wanted: Any,
+) -> None:
+    """The log of a run, or, where it went to several executors and so has none of its own, those of its parts."""
+    shown = 0
+
+    def counted() -> "Iterator[LogLineView]":
+        nonlocal shown
+        for line in lines:
+            shown += 1
+            yield line
+
+    show_them(counted())
+    if shown:
+        return
+    for part in client.run_parts(run_id):
+        say(f"--- part {part.index + 1} of {part.total}, run {part.run_id} ---")
+        show_them(client.log_lines(part.run_id, **wanted))
+
+
 def show_lines(lines: "Iterable[LogLineView]", times: bool, color: bool | None) -> None:
     """Log lines in the format asked for; as JSON one object per line, as it comes."""
     match output_format():
@@ -132,6 +162,16 @@ def _print_result(run: "RunDetailView") -> None:
 
 
 def _failure(run: "RunDetailView") -> str:
-    why = f" ({run.reason})" if run.reason and run.reason != run.status else ""
-    said = (run.error or "").strip().partition("\n")[0]
-    return f"run {run.run_id} ended as {run.status}{why}{': ' if said else ''}{said}"
+    return f"run {run.run_id} ended as {_how_it_ended(run)}"
+
+
+def _attempt_text(attempt: "AttemptView", run: "RunDetailView") -> str:
+    is_last = attempt is run.attempts[-1] and not run.is_final and run.ready_at is not None
+    again = f"; again at {plain(run.ready_at)}" if is_last and run.waits else ""
+    return f"attempt {attempt.attempt} of run {run.run_id} ended as {_how_it_ended(attempt)}{again}"
+
+
+def _how_it_ended(what: "RunDetailView | AttemptView") -> str:
+    why = f" ({what.reason})" if what.reason and what.reason != what.status else ""
+    said = (what.error or "").strip().partition("\n")[0]
+    return f"{what.status}{why}{': ' if said else ''}{said}"

@@ -103,12 +103,12 @@ class Groups:
         while self._locks:
             os.close(self._locks.pop())
 
-    def plan(self, name: str, resources: Resources | None, pids_max: int) -> GroupPlan:
-        """The groups of one attempt, with what it has declared as their limits."""
+    def plan(self, name: str, resources: Resources | None, pids_max: int, memory_max: int | None = None) -> GroupPlan:
+        """The groups of one attempt, with what it has declared as their limits, or else those that hold for all."""
         if self._trees.tracker is None:
             return GroupPlan()
         cpu = None if resources is None else resources.cpu
-        memory = None if resources is None else resources.memory
+        memory = memory_max if resources is None or resources.memory is None else resources.memory
         pids = pids_max if resources is None or resources.pids is None else resources.pids
         by = {
             controller: f"{self._bases[root]}/{name}"

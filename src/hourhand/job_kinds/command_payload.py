@@ -100,7 +100,7 @@ def _cwd_faults(cwd: Any) -> list[Fault]:
     if "\0" in cwd:
         return [nul_byte("/cwd")]
     if cwd.startswith("/") or ".." in cwd.split("/"):
-        message = "must be a relative path: each attempt has a private work folder"
+        message = "must be a path inside the attempt's private work folder: without a leading / and without .."
         return [Fault("/cwd", "cwd-outside-workdir", message, f'use "argv": ["env", "-C", "{cwd}", …] to go elsewhere')]
     return []
 

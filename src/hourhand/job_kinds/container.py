@@ -97,7 +97,7 @@ class ContainerKind:
             # The engine's command line may be gone while what it started is not.
             await to_the_end(lambda _: self._remove(container, task))
         if isinstance(outcome, Failed) and outcome.result == {"exit_code": _ENGINE_FAILED}:
-            return Failed(Reason.NOT_STARTED, clipped(f"the container could not be started: {outcome.error}"))
+            return Failed(Reason.NOT_STARTED, clipped(_not_started(outcome.error)))
         return outcome
 
     def _program(self, task: Task, container: str, engine: Sequence[str]) -> Program:
@@ -168,6 +168,13 @@ class ContainerKind:
 
     def _slot_class_of(self, need: str) -> SlotClass:
         return SlotClass.PROCESS if need == self.name and self._engine is not None else SlotClass.INLINE
+
+
+def _not_started(error: str) -> str:
+    """Why the engine refused, as the first line: the last one that it says. What it said before follows."""
+    first, *said = error.splitlines()
+    *before, why = said or [first]
+    return "\n".join([f"the container could not be started: {why}", *before])
 
 
 def _env_file(task: Task) -> bytes:

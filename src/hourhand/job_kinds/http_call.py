@@ -1,6 +1,8 @@
 """Makes the calls of HTTP jobs. Redirects are followed here, hop by hop, each through the checks of the first."""
 
 import asyncio
+import errno
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -262,6 +264,12 @@ def _encoded(body: Any) -> bytes | None:
     return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
 
 
+def _why(error: OSError) -> str:
+    """What the kernel says. Of a call that failed, asyncio's text only repeats the address."""
+    number = error.errno
+    return os.strerror(number).lower() if number is not None and number in errno.errorcode else str(error.strerror)
+
+
 def _said(error: BaseException) -> str:
     """An error in words that name a server and a remedy: aiohttp's own are for programmers, and several have none."""
     match error:
@@ -271,9 +279,9 @@ def _said(error: BaseException) -> str:
         case aiohttp.ClientConnectorDNSError():
             return f"no address is known for {error.host}: {error.strerror}"
         case aiohttp.ClientProxyConnectionError():
-            return f"the proxy {error.host}:{error.port} cannot be reached: {error.strerror}"
+            return f"the proxy {error.host}:{error.port} cannot be reached: {_why(error)}"
         case aiohttp.ClientConnectorError() if error.strerror:
-            return f"{error.host}:{error.port} cannot be reached: {error.strerror}"
+            return f"{error.host}:{error.port} cannot be reached: {_why(error)}"
         case aiohttp.ServerDisconnectedError():
             return "the server closed the connection without an answer"
     text = str(error)

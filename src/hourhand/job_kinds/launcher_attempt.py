@@ -1,4 +1,4 @@
-"""What the launcher knows of one program. Part of it, see `launcher_process.py`."""
+"""What the launcher is told and knows of one program. Part of it, see `launcher_process.py`."""
 
 from collections.abc import Sequence
 
@@ -22,6 +22,8 @@ class Attempt:
         self.name = folders[-1].rpartition(b"/")[2]
         self.point: Fields = ()
         """Where its own folder is mounted on its way to its place."""
+        self.is_named = False
+        """It has a list of accounts of its own."""
         self.pid = 0
         """Of its first process, or of its keeper where there are no groups."""
         self.is_kept = False
@@ -36,3 +38,19 @@ class Attempt:
         self.pause = PAUSE_SECONDS_MIN
         self.look_at = 0.0
         self.readings: Fields = ()
+
+
+def environment_of(entries: Fields) -> dict[bytes, bytes]:
+    return {name: value for name, _, value in (entry.partition(b"=") for entry in entries)}
+
+
+def lists_of(data: bytes) -> list[Fields]:
+    """Lists of fields, each led by its length."""
+    fields = data.split(b"\0")
+    lists: list[Fields] = []
+    at = 0
+    while at < len(fields):
+        count = int(fields[at])
+        lists.append(fields[at + 1 : at + 1 + count])
+        at += 1 + count
+    return lists

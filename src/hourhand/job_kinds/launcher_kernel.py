@@ -15,15 +15,18 @@ Program = tuple[list[bytes], Mapping[bytes, bytes], bytes]
 """Arguments, environment, and where it is looked for."""
 Bounds = Sequence[tuple[int, tuple[int, int]]]
 """Which limit of a process; soft and hard."""
-Mounts = Sequence[tuple[bytes, bytes, bytes | None, int, bytes | None]]
+Mount = tuple[bytes, bytes, bytes | None, int, bytes | None]
+Mounts = Sequence[Mount]
 Sight = tuple[int, Mounts]
 """Which namespaces are an attempt's own, and what is mounted in them."""
 
 _READ_BYTES_MAX = 4096
 _LIST_BYTES_MAX = 1 << 20
+_STAGE_BYTES_MAX = 1 << 26
+"""Folders take nothing there, lists of accounts a page or some."""
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
-_MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 0x1000, 0x2000, 0x4000, 0x80000
+MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 0x1000, 0x2000, 0x4000, 0x80000
 _MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
 _MS_NO_PROGRAMS = 0x8
 _MS_PLAIN = 0x2 | 0x4 | _MS_NO_PROGRAMS  # no set-user-id, no devices
@@ -39,6 +42,9 @@ _PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
 SHARED_MEMORY = b"/dev/shm"
 MESSAGE_QUEUES = b"/dev/mqueue"
 """Where they are seen as files: those of whoever has mounted it, whatever namespace one is in."""
+TERMINALS = b"/dev/pts"
+_TERMINALS_OWN = (b"devpts", TERMINALS, b"devpts", 0x2 | _MS_NO_PROGRAMS, b"newinstance,ptmxmode=0666,mode=600,max=64")
+"""A machine has a few thousand for all, and who cannot have one cannot log in."""
 _TMP_FOLDER = b"/.hourhand-tmp"
 """In the attempt's own folder; the executor makes it."""
 
@@ -64,6 +70,13 @@ def die_with_parent() -> None:
     """After a change of user, which clears it."""
     if _prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0) != 0:
         raise last_fault("prctl")
+
+
+def let_be_ended_first(process: bytes = b"self") -> None:
+    """Whoever else lives on a machine that runs out of memory, the kernel ends this process, and what it starts, before
+    that. Where root has all its rights, only root can take it back."""
+    with contextlib.suppress(OSError):
+        write(b"/proc/%b/oom_score_adj" % process, b"1000")
 
 
 def gain_nothing() -> None:
@@ -212,10 +225,10 @@ def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
                 _mount(b"tmpfs", path, b"tmpfs", _MS_PLAIN, b"size=64k,mode=711")
                 if room.startswith(path + b"/"):
                     _make_way(room)
-                    _mount(b"/proc/self/fd/%d" % handle, room, None, _MS_BIND)
+                    _mount(b"/proc/self/fd/%d" % handle, room, None, MS_BIND)
             elif os.path.exists(path):
-                _mount(b"/dev/null", path, None, _MS_BIND)
-        _mount(b"tmpfs", stage, b"tmpfs", _MS_PLAIN, b"size=1m,mode=711")
+                _mount(b"/dev/null", path, None, MS_BIND)
+        _mount(b"tmpfs", stage, b"tmpfs", _MS_PLAIN, b"size=%d,mode=711" % _STAGE_BYTES_MAX)
     finally:
         os.close(handle)
 
@@ -241,8 +254,8 @@ def shut_groups() -> None:
         own, _, rest = line.partition(b" - ")
         if rest.split(b" ")[0] in (b"cgroup", b"cgroup2"):
             place = own.split(b" ")[4]
-            _mount(place, place, None, _MS_BIND)
-            _mount(None, place, None, _MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
+            _mount(place, place, None, MS_BIND)
+            _mount(None, place, None, MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
 
 
 def has_own_ipc() -> bool:
@@ -263,27 +276,29 @@ class View:
         others = [place for place in places if place != self._holder]
         self._memory = [place for place in others if place == SHARED_MEMORY]
         self._others = [place for place in others if place != SHARED_MEMORY]
-        self._flags = _MS_BIND | _MS_REC if shared else _MS_BIND
+        self._flags = MS_BIND | _MS_REC if shared else MS_BIND
         self.has_own_ipc = has_own_ipc()
         self._namespaces = _CLONE_NEWNS | (_CLONE_NEWIPC if self.has_own_ipc else 0)
         self._queues = [MESSAGE_QUEUES] if self.has_own_ipc and os.path.ismount(MESSAGE_QUEUES) else []
+        self._terminals = [_TERMINALS_OWN] if os.path.ismount(TERMINALS) and _can_mount(_TERMINALS_OWN) else []
 
-    def sight_of(self, name: bytes) -> Sight:
-        return self._namespaces, self._mounts_of(name)
+    def sight_of(self, name: bytes, first: Mounts = ()) -> Sight:
+        """First: what is mounted before the stage is moved away."""
+        return self._namespaces, [*first, *self._mounts_of(name)]
 
-    def _mounts_of(self, name: bytes) -> Mounts:
+    def _mounts_of(self, name: bytes) -> list[Mount]:
         """What leaves only the folder of that name in the room, and in each place the one for temporary files that is
         in it. The stage has an empty folder of the name. Shared memory is a memory of the attempt's own: files there
         would stay, and with them the memory."""
         room, stage, holder = self._room, self._stage, self._holder
         tmp = room + b"/" + name + _TMP_FOLDER
-        mounts: list[tuple[bytes, bytes, bytes | None, int, bytes | None]] = []
+        mounts: list[Mount] = []
         if holder is not None:
-            mounts.append((tmp, tmp, None, _MS_BIND, None))  # so that it can be moved, with all that is mounted in it
+            mounts.append((tmp, tmp, None, MS_BIND, None))  # so that it can be moved, with all that is mounted in it
         for folder, point in self._shared:
             if os.path.isdir(folder):
-                mounts.append((folder, tmp + b"/" + point, None, _MS_BIND | _MS_REC, None))
-        mounts.append((room + b"/" + name, stage + b"/" + name, None, _MS_BIND, None))
+                mounts.append((folder, tmp + b"/" + point, None, MS_BIND | _MS_REC, None))
+        mounts.append((room + b"/" + name, stage + b"/" + name, None, MS_BIND, None))
         if holder is None:
             mounts += [(tmp, place, None, self._flags, None) for place in self._others]
             mounts.append((stage, room, None, _MS_MOVE, None))
@@ -293,7 +308,15 @@ class View:
             mounts += [(holder, place, None, self._flags, None) for place in self._others]
         mounts += [(b"tmpfs", place, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777") for place in self._memory]
         mounts += [(b"mqueue", place, b"mqueue", _MS_PLAIN, None) for place in self._queues]
-        return mounts
+        return mounts + self._terminals
+
+
+def _can_mount(mount: Mount) -> bool:
+    """Whether an attempt could, by trying it in a child: one that fails there would keep programs from starting."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _unshare(_CLONE_NEWNS) == 0 and _mount_(*mount) == 0 else 1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _below(folder: bytes, places: Sequence[bytes]) -> bytes:

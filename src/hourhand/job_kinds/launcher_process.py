@@ -28,11 +28,13 @@ if __name__ == "__main__":
     import launcher_fence as fence  # type: ignore[import-not-found]
     import launcher_keeper as keeper  # type: ignore[import-not-found]
     import launcher_kernel as kernel  # type: ignore[import-not-found]
+    import launcher_names as names  # type: ignore[import-not-found]
 else:
     from hourhand.job_kinds import launcher_attempt as attempts
     from hourhand.job_kinds import launcher_fence as fence
     from hourhand.job_kinds import launcher_keeper as keeper
     from hourhand.job_kinds import launcher_kernel as kernel
+    from hourhand.job_kinds import launcher_names as names
 
 PACKET_BYTES_MAX = 128 * 1024
 HANDLES_SPACE = socket.CMSG_SPACE(4 * 4)
@@ -92,6 +94,7 @@ class Launcher:
         self._stage = b""
         self._view: kernel.View | None = None
         """What attempts see; None where all may see all."""
+        self._names: names.Names | None = None
         self._fence: fence.Fence | None = None
         self._faults, self._faults_write = os.pipe()
         os.set_blocking(self._faults, False)
@@ -128,7 +131,7 @@ class Launcher:
                 self._is_open = False
                 return
             try:
-                self._do(lists_of(data), handles)
+                self._do(attempts.lists_of(data), handles)
             finally:
                 for handle in handles:
                     os.close(handle)
@@ -175,6 +178,8 @@ class Launcher:
                 kernel.hide(hidden, room, self._stage)
                 self._view = kernel.View(room, self._stage, places, shared)
                 done.append(b"mounts")
+                with contextlib.suppress(OSError):
+                    self._names = names.Names(self._stage)
                 if self._view.has_own_ipc:
                     done.append(b"ipc")
             if self._view is None:
@@ -191,9 +196,7 @@ class Launcher:
                 if self._view is not None:
                     kernel.hide_processes()
                     done.append(b"proc")
-        elif (
-            self._account is not None
-        ):  # programs are spawned, without a moment in which they could change it themselves
+        elif self._account is not None:  # who is spawned has no moment in which to change it himself
             kernel.become(*self._account)
         self._say(b"ready", b" ".join(done))
 
@@ -216,7 +219,7 @@ class Launcher:
             if view is not None:
                 attempt.point = (self._stage + b"/" + attempt.name,)
                 os.mkdir(attempt.point[0], 0o700)
-            program = list(argv), environment_of(environment), path
+            program = list(argv), attempts.environment_of(environment), path
             if not self._contains:
                 step = b"enter"
                 os.chdir(start_in)
@@ -227,21 +230,20 @@ class Launcher:
                 for group in groups:
                     joins.append(os.open(group + b"/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
                 bounds = kernel.bounds([int(part) for part in limits])
-                sight = None if view is None else view.sight_of(attempt.name)
+                sight = None if view is None else view.sight_of(attempt.name, self._named(attempt, user, account))
                 if self._fence is not None:
                     rules = self._fence.rules_for(folders[-1])
                 attempt.is_kept = not groups
                 attempt.pid = os.fork()
                 if attempt.pid == 0:
-                    apart = rules if contains == b"1" else None
-                    who = account, forgets == b"1" and self._has_keyrings
-                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, apart, *who)
+                    who = rules if contains == b"1" else None, account, forgets == b"1" and self._has_keyrings
+                    become = partial(self._become, program, handles, joins, bounds, sight, start_in, *who)
                     if not attempt.is_kept:
                         become()
                     self._keep(become, handles)
         except OSError as error:
             kernel.remove_groups(groups)
-            kernel.remove_all(attempt.point)
+            self._leave_stage(attempt)
             self._say(b"refused", number, step, b"%d" % (error.errno or 0), os.fsencode(str(error)))
             return
         finally:
@@ -249,9 +251,23 @@ class Launcher:
                 os.close(join)
             if rules != self._rules:
                 os.close(rules)
+        if joins:
+            kernel.let_be_ended_first(b"%d" % attempt.pid)
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
+
+    def _named(self, attempt: attempts.Attempt, user: bytes, account: tuple[int, int] | None) -> kernel.Mounts:
+        if not user or self._names is None or account is None:
+            return ()
+        listed: kernel.Mounts = self._names.mount_for(attempt.name, account, attempt.folders[-1])
+        attempt.is_named = bool(listed)
+        return listed
+
+    def _leave_stage(self, attempt: attempts.Attempt) -> None:
+        kernel.remove_all(attempt.point)
+        if attempt.is_named and self._names is not None:
+            self._names.forget(attempt.name)
 
     def _reached(self, paths: Fields) -> Fields:
         for group, way in self._ways:
@@ -306,6 +322,8 @@ class Launcher:
             os.setsid()
             for join in joins:
                 os.write(join, b"0")
+            if not joins:  # else the launcher says so: what a child does costs more
+                kernel.let_be_ended_first()
             for which, bound in bounds:
                 kernel.set_limit(which, bound)
             if sight is not None:
@@ -378,7 +396,7 @@ class Launcher:
         elif attempt.is_kept:
             attempt.marks = ()  # nobody knows what is left of it
         step, number, said = self._fault_of(first) if status == NOT_EXECUTED << 8 else (b"", b"0", b"")
-        kernel.remove_all(attempt.point)
+        self._leave_stage(attempt)
         if attempt.marks and kernel.are_as_marked(attempt.folders, attempt.marks):
             folder = UNTOUCHED
         else:
@@ -474,22 +492,6 @@ class Launcher:
                 self._is_open = False
                 return
             del self._unsent[0]
-
-
-def environment_of(entries: Fields) -> dict[bytes, bytes]:
-    return {name: value for name, _, value in (entry.partition(b"=") for entry in entries)}
-
-
-def lists_of(data: bytes) -> list[Fields]:
-    """Lists of fields, each led by its length."""
-    fields = data.split(b"\0")
-    lists: list[Fields] = []
-    at = 0
-    while at < len(fields):
-        count = int(fields[at])
-        lists.append(fields[at + 1 : at + 1 + count])
-        at += 1 + count
-    return lists
 
 
 if __name__ == "__main__":

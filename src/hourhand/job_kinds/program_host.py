@@ -19,9 +19,13 @@ from hourhand.job_kinds.user_ids import UserIds, open_user_ids
 from hourhand.job_kinds.work_folders import Account, WorkFolders, account_for
 from hourhand.model.resources import DISK_MAX, Resources
 from hourhand.model.usage import Level
+from hourhand.runtime.machine import usable_memory
 from hourhand.telemetry import emit
 from hourhand.telemetry.events import Event
 
+_MEMORY_SHARE: Final = 2
+"""Without a number, an attempt may have half of the memory: one that has no end meets its own limit, not the machine's,
+at which the kernel would end whoever is largest."""
 _DISK_SHARE: Final = 10
 """Without a number, an attempt may have the tenth part of the file system."""
 _DISK_BYTES_LEAST: Final = 100_000_000
@@ -56,6 +60,8 @@ class ProgramSettings:
     """Where the numbers begin that contained attempts have as their users when the executor is root."""
     uid_count: int | None = None
     """How many there are; 0: attempts are all `run_as`. None: that too, unless it is `nobody`."""
+    memory_bytes_max: int | None = None
+    """Memory that an attempt may take, unless its job declares another number; None: half of ours."""
 
 
 class ProgramHost:
@@ -73,6 +79,7 @@ class ProgramHost:
         self.progress = ProgressFiles()
         self.disk = DiskWatch()
         self.disk_max = Taken(0, 0)
+        self.memory_max = settings.memory_bytes_max or usable_memory() // _MEMORY_SHARE
         self.nothing = -1
 
     async def open(self) -> None:
@@ -129,7 +136,9 @@ class ProgramHost:
             self.users.close()
 
     def plan(self, name: str, resources: Resources | None) -> GroupPlan:
-        return GroupPlan() if self.groups is None else self.groups.plan(name, resources, self.settings.pids_max)
+        if self.groups is None:
+            return GroupPlan()
+        return self.groups.plan(name, resources, self.settings.pids_max, self.memory_max)
 
     def disk_limit(self, resources: Resources | None) -> Taken:
         declared = None if resources is None else resources.disk

@@ -16,6 +16,8 @@ from hourhand.model.retry import exit_tags, signal_tags
 from hourhand.model.states import Reason
 from hourhand.model.usage import DiskLevel, Level, Usage
 
+_AT_LIMIT: Final = 0.95
+"""The kernel counts memory in larger pieces, so a peak may stay below the limit that was met."""
 _PASSING_ERRORS: Final = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.ENOSPC}
 )
@@ -28,8 +30,9 @@ def outcome_of(
     ok_exit_codes: Collection[int],
     resources: Resources | None,
     error_tail: Iterable[str],
+    memory_max: int | None = None,
 ) -> Outcome:
-    """Of a program that was executed."""
+    """Of a program that was executed. `memory_max`: what it could have without a word of its job."""
     code = ended.code
     if code in ok_exit_codes:
         return Succeeded({"exit_code": code})
@@ -37,7 +40,8 @@ def outcome_of(
     result = {"exit_code": code} if code >= 0 else None
     tags = exit_tags(code) if code >= 0 else signal_tags(signal_name(-code))
     if number_in(readings.get("killed", ""), "oom_kill"):
-        return Failed(Reason.MEMORY_LIMIT, clipped(_too_much_memory(resources) + tail), result=result, tags=tags)
+        told = _too_much_memory(resources, memory_max, readings.get("peak", ""))
+        return Failed(Reason.MEMORY_LIMIT, clipped(told + tail), result=result, tags=tags)
     refused = number_in(readings.get("refused", ""), "max")
     hint = f"; it was refused {refused} further processes: resources.pids says how many it may have" if refused else ""
     if code < 0:
@@ -45,8 +49,11 @@ def outcome_of(
     return Failed(Reason.EXIT_CODE, clipped(f"exited with code {code}{hint}{tail}"), result=result, tags=tags)
 
 
-def _too_much_memory(resources: Resources | None) -> str:
+def _too_much_memory(resources: Resources | None, memory_max: int | None, peak: str) -> str:
     if resources is None or resources.memory is None:
+        if memory_max is not None and peak.strip().isdecimal() and int(peak) >= memory_max * _AT_LIMIT:
+            allowed = f"the {tell_size(memory_max)} that its executor (kinds.memory_bytes_max) allows"
+            return f"needed more memory than {allowed}, and the kernel ended it; declare resources.memory"
         return (
             "the executor ran out of memory, and the kernel ended the program; resources.memory would keep room for it"
         )

@@ -400,7 +400,8 @@ class _Attempt:
         if self._disk_taken is not None:
             limit = self._host.disk_limit(self._task.resources)
             return too_much_disk(self._disk_taken, limit, self._task.resources, self._error_tail)
-        outcome = outcome_of(end, self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail)
+        facts = self._readings(), program.ok_exit_codes, self._task.resources, self._error_tail
+        outcome = outcome_of(end, *facts, self._host.memory_max if self._plan.groups else None)
         # A program that has failed says better why than we could.
         is_fine = isinstance(outcome, Succeeded)
         return self._disk_fault if is_fine and self._disk_fault is not None else outcome

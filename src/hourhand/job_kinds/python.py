@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import CoroutineType
 from typing import Any, Final
 
-from hourhand.job_kinds.abandonable import rest_of
+from hourhand.job_kinds.abandonable import LeftBehind, rest_of
 from hourhand.job_kinds.answers import outcome_of, outcome_raised
 from hourhand.job_kinds.handlers import (
     HANDLER_FIELD,
@@ -42,6 +42,7 @@ class PythonKind:
         self._pool: WorkerPool | None = None
         self.known = KnownSignatures()
         """What executors elsewhere have said of their handlers; whoever hears it fills it."""
+        self.left_behind = LeftBehind()
         self._outputs = OutputFolders(self._settings.work_root)
 
     def check(self, payload: Mapping[str, Any]) -> list[Fault]:
@@ -106,7 +107,7 @@ class PythonKind:
                 except StopIteration as end:  # most have nothing to wait for, and so nobody can have cancelled them
                     value, at_once = end.value, True
                 else:
-                    value = await rest_of(work, waited, self._settings.grace_seconds)
+                    value = await rest_of(work, waited, self._settings.grace_seconds, self.left_behind)
             else:
                 value = await work
         except BaseException as error:  # also SystemExit and KeyboardInterrupt: they must not end the executor

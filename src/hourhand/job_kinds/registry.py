@@ -62,6 +62,9 @@ class KindSettings:
     """Processes and threads of one attempt, unless its job declares `resources.pids`; a fork bomb ends there."""
     open_files_max: int = 4096
     """Files that one process of a contained program may have open."""
+    memory_bytes_max: int | None = None
+    """Memory that one attempt of a contained program may take, unless its job declares `resources.memory`; None: half
+    of what the executor may have. Holds by control groups only."""
     disk_bytes_max: int | None = None
     """Disk that one attempt of a contained program may take in its private folder and its /tmp, unless its job declares
     `resources.disk`; None: a tenth of the file system, but at most half of what is free there when the executor
@@ -217,6 +220,7 @@ def builtin_kinds(
             settings.disk_files_max,
             settings.uid_first,
             settings.uid_count,
+            settings.memory_bytes_max,
         )
     )
     kinds: list[JobKind] = [

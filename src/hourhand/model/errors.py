@@ -291,6 +291,18 @@ class PartEnded(HourhandError):
         self.name = name
 
 
+class HandlersLeftBehind(PartEnded):
+    """So many handlers kept their cancellation to themselves that the executor ends, and they with it."""
+
+    def __init__(self, count: int) -> None:
+        HourhandError.__init__(
+            self,
+            f"{count} asynchronous handlers did not end when they were cancelled, and hold what they held; this "
+            "process ends so that one without them can take its place (a handler must let CancelledError through)",
+        )
+        self.name = "handlers"
+
+
 class SecretsUnavailable(WorldError):
     """A secret cannot be sealed or opened: its key is not on this machine. The message never tells a value."""
 

@@ -3,7 +3,7 @@
 Every answer is bounded in lines and in bytes, every search in what it looks at; both say where to go on.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -11,12 +11,15 @@ from uuid import UUID
 
 import msgspec
 
+from hourhand.model.errors import NotFound
 from hourhand.model.log import LOST_TEXT, START, LogRow, Place, end_of, lines_in
+from hourhand.model.parts import is_part
 from hourhand.model.run import LogLine, Run
 from hourhand.operations.log_source import LogSource
 from hourhand.operations.log_watch import LogWatch
 from hourhand.operations.requests import Caller, LogPage, RunFilter, RunPage
 from hourhand.ports.log_stores import LogTip
+from hourhand.ports.placing_stores import PartsRead
 
 PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 """A page ends after about so much text, whatever its limit: lines may be long."""
@@ -56,7 +59,9 @@ class LogOperations:
         source: LogSource,
         watch: LogWatch,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        parts: PartsRead | None = None,
     ) -> None:
+        self._parts = parts
         self._now = now
         self._runs = runs
         self._source = source
@@ -84,13 +89,18 @@ class LogOperations:
         start: tuple[UUID, Place] | None,
         limit: int,
     ) -> JobMatches:
-        """The same over the runs of a job, newest first."""
+        """The same over the runs of a job and their parts, newest first."""
         runs = await self._runs_from(caller, job_id, start)
+        by_id = {run.run_id: run for run in runs}
         matches: list[JobMatch] = []
         rows_left, place = SCAN_ROWS_MAX, START if start is None else start[1]
-        for run in runs[:SCAN_RUNS_MAX]:
+        for run_id in await self._with_parts(runs[:SCAN_RUNS_MAX]):
             if len(matches) >= limit or rows_left <= 0:
-                return JobMatches(matches, run.run_id, place)
+                return JobMatches(matches, run_id, place)
+            try:
+                run = by_id.get(run_id) or await self._runs.get(caller, run_id)
+            except NotFound:  # retention may take a part before what it is a part of
+                continue
             page = await self._search(run, text, ignore_case, place, limit - len(matches), rows_left)
             matches += [JobMatch(run.run_id, line) for line in page.lines]
             rows_left -= max(page.rows, 1)
@@ -172,13 +182,23 @@ class LogOperations:
                     place = max(place, row.end)
         return LogPage(found, run.state.is_final and not more, *place, more=more, rows=count)
 
+    async def _with_parts(self, runs: Sequence[Run]) -> list[UUID]:
+        """Runs that went to several executors have no lines of their own, but each of their parts has."""
+        of = {} if self._parts is None else await self._parts.parts_by_run([run.run_id for run in runs])
+        return [piece for run in runs for piece in (run.run_id, *of.get(run.run_id, ()))]
+
     async def _runs_from(self, caller: Caller, job_id: UUID, start: tuple[UUID, Place] | None) -> list[Run]:
         """The runs of a job, newest first: one more than are looked at."""
         if start is None:
             return list((await self._runs.list(caller, RunFilter(job_id=job_id), None, SCAN_RUNS_MAX + 1)).runs)
-        begun = await self._runs.get(caller, start[0])
-        page = await self._runs.list(caller, RunFilter(job_id=job_id), begun.run_id, SCAN_RUNS_MAX)
-        return [begun, *page.runs]
+        begun = [await self._runs.get(caller, start[0])]
+        last = start[0]
+        if is_part(last) and self._parts is not None and (whole := await self._parts.run_of_part(last)) is not None:
+            siblings = (await self._parts.parts_by_run([whole])).get(whole, ())
+            begun += [await self._runs.get(caller, other) for other in _behind(siblings, last)]
+            last = whole
+        page = await self._runs.list(caller, RunFilter(job_id=job_id), last, SCAN_RUNS_MAX)
+        return [*begun, *page.runs]
 
     async def _lost_marks(self, run: Run) -> list[LogLine]:
         """One for each attempt that is over and never said that its log is whole: its executor was lost, or could not
@@ -193,6 +213,10 @@ class LogOperations:
             for attempt, end in sorted(ends.items())
             if end.is_whole is False and (is_over or attempt < run.attempt)
         ]
+
+
+def _behind(siblings: Sequence[UUID], one: UUID) -> Sequence[UUID]:
+    return siblings[siblings.index(one) + 1 :] if one in siblings else ()
 
 
 def _with_marks(lines: list[LogLine], marks: Iterable[LogLine], after: Place, more: bool) -> list[LogLine]:

@@ -1,6 +1,6 @@
 """What is read of the runs of a job to see where they went and what they took."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -11,6 +11,12 @@ from hourhand.model.parts import Part
 class PartsRead(Protocol):
     async def parts_of(self, parent_id: UUID) -> Sequence[Part]:
         """The caller may read their run."""
+
+    async def parts_by_run(self, run_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[UUID]]:
+        """The parts of these runs, in their order; of runs that have none nothing is told."""
+
+    async def run_of_part(self, run_id: UUID) -> UUID | None:
+        """None when it is no part, or known no more."""
 
 
 class PlacingStore(Protocol):

@@ -81,6 +81,16 @@ class Parts:
         rows = await self._database.fetch(self._queries["parts_of"], parent_id=parent_id)
         return [part_of(row) for row in rows]
 
+    async def parts_by_run(self, run_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+        found: dict[UUID, list[UUID]] = {}
+        for row in await self._database.fetch(self._queries["parts_by_run"], run_ids=run_ids):
+            found.setdefault(row["parent_id"], []).append(row["run_id"])
+        return found
+
+    async def run_of_part(self, run_id: UUID) -> UUID | None:
+        row = await self._database.fetch_one(self._queries["run_of_part"], run_id=run_id)
+        return None if row is None else row["parent_id"]
+
     async def give_parts(self, parent_id: UUID, fence: int, give: Mapping[UUID, int]) -> int:
         rows = await self._database.fetch(
             self._queries["give_parts"],

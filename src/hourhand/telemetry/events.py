@@ -17,6 +17,7 @@ class Event(Enum):
     """Name of the event, and the level it is told at."""
 
     NODE_STARTED = ("node started", logging.INFO)
+    API_LISTENS = ("API listens", logging.INFO)
     NODE_STOPPING = ("node stopping", logging.INFO)
     NODE_STOPPED = ("node stopped", logging.INFO)
     NODE_HANGS = ("node does not go on, its lease is left to end", logging.ERROR)

@@ -109,6 +109,19 @@ def test_all_faults_of_a_configuration_are_printed(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "hourhand: the configuration has faults\n  a: wrong\n  b: wrong\n"
 
 
+def test_what_is_wrong_with_something_that_has_no_fields_is_said_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    exits.report(errors.InvalidFields([errors.Fault("", "archive-unsafe-path", "'../x' leads out of the archive")]))
+    assert capsys.readouterr().err == "hourhand: '../x' leads out of the archive\n"
+
+
+def test_what_else_would_do_is_told_beside_what_was_probably_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = errors.Fault("/txt", "unknown-field", "is not a field here", "did you mean 'text'?", ["text", "times"])
+    exits.report(errors.InvalidFields([fault]))
+    assert capsys.readouterr().err.endswith("  /txt: is not a field here (did you mean 'text'?) [or times]\n")
+
+
 def test_a_message_that_only_repeats_the_faults_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     faults = [errors.Fault("/kind", "x", "is unknown", allowed=["command", "http"]), errors.Fault("/a", "x", "is odd")]
     assert exits.report(errors.InvalidFields(faults)) == 2

@@ -1,14 +1,21 @@
 """`hourhand run`: what is sent, what is printed, how it ends."""
 
 import json
-from collections.abc import Callable
-from uuid import uuid4
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+from uuid import UUID, uuid4
 
 import pytest
 from click.testing import Result
 from stub_api import Stub, is_uuid
 
+from hourhand.cli import watching
+from hourhand.client.attempt_views import AttemptView
+from hourhand.client.views import LogLineView, PartView, RunDetailView
+
 Run = Callable[..., Result]
+AT: Final = datetime(2030, 1, 31, 9, tzinfo=UTC)
 
 
 def test_a_run_is_shown_with_its_attempts(hourhand: Run, stub: Stub) -> None:
@@ -133,3 +140,60 @@ def test_a_run_between_two_attempts_is_shown_with_the_next_one(hourhand: Run, st
     shown = hourhand("run", "get", ended["run_id"]).stdout
     assert "cancelled (" not in shown
     assert "took" not in shown
+
+
+class Watched:
+    """A client whose run fails twice and then succeeds, seen several times in between."""
+
+    def __init__(self) -> None:
+        run_id, job_id = uuid4(), uuid4()
+        said = {"status": "failed", "reason": "exit_code", "error": "exited with code 3\nmore"}
+        attempts = [AttemptView(attempt=number, **said) for number in (1, 2)]
+        facts: dict[str, Any] = {"run_id": run_id, "job_id": job_id, "job_name": "x", "scheduled_for": AT}
+        waits = {**facts, "status": "queued", "ready_at": AT}
+        self.run_id = run_id
+        self.seen = [
+            RunDetailView(**facts, status="running"),
+            *[RunDetailView(**waits, attempts=attempts[:1])] * 2,
+            RunDetailView(**facts, status="running", attempts=attempts),
+            RunDetailView(**facts, status="succeeded", attempts=attempts),
+        ]
+
+    def watch_run(self, _run_id: UUID, _timeout: float | None) -> Iterator[RunDetailView]:
+        yield from self.seen
+
+
+def test_whoever_waits_is_told_of_every_attempt_that_failed_and_when_the_next_one_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client = Watched()
+    assert watching._watched(cast("Any", client), client.run_id, None) is client.seen[-1]
+    first, second = capsys.readouterr().err.splitlines()
+    how = f"of run {client.run_id} ended as failed (exit_code): exited with code 3"
+    assert first == f"attempt 1 {how}; again at 2030-01-31T09:00:00Z"
+    assert second == f"attempt 2 {how}"
+
+
+class InParts:
+    """A client of a run that went to two executors, and so has no lines of its own."""
+
+    def __init__(self) -> None:
+        self.run_id = uuid4()
+        self.parts = [PartView(index=place, total=2, run_id=uuid4(), status="succeeded") for place in (0, 1)]
+
+    def run_parts(self, run_id: UUID) -> list[PartView]:
+        return self.parts if run_id == self.run_id else []
+
+    def log_lines(self, run_id: UUID, **wanted: Any) -> Iterator[LogLineView]:
+        assert wanted == {"contains": "line"}
+        place = [part.run_id for part in self.parts].index(run_id)
+        yield LogLineView(number=1, attempt=1, at=AT, stream="stdout", text=f"a line of part {place}")
+
+
+def test_the_log_of_a_run_on_several_executors_is_that_of_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    client = InParts()
+    watching.show_logs(cast("Any", client), client.run_id, [], watching.print_lines, contains="line")
+    said = capsys.readouterr()
+    assert said.out == "a line of part 0\na line of part 1\n"
+    first, second = (part.run_id for part in client.parts)
+    assert said.err == f"--- part 1 of 2, run {first} ---\n--- part 2 of 2, run {second} ---\n"

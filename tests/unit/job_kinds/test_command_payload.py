@@ -64,6 +64,8 @@ def test_variables_must_be_strings_without_nul():
 @pytest.mark.parametrize("cwd", ["/etc", "..", "a/../../b"])
 def test_a_folder_outside_the_work_folder_is_refused(cwd):
     assert found({"argv": ["x"], "cwd": cwd}) == [("/cwd", "cwd-outside-workdir")]
+    [fault] = command_faults({"argv": ["x"], "cwd": cwd})
+    assert "without a leading / and without .." in fault.message, "a path with .. is relative, and yet wrong"
 
 
 def test_an_empty_list_of_exit_codes_is_refused():

@@ -40,7 +40,7 @@ case "$1 $2" in
       esac
     done
     image=$1; shift
-    [ "$image" = missing ] && { echo "no such image" >&2; exit 125; }
+    [ "$image" = missing ] && { echo "Trying to pull …" >&2; echo "no such image" >&2; exit 125; }
     cd "$work" || exit 125
     # As with a real engine, what runs is not below the command line, and does not end with it.
     setsid bash -c 'echo $$ > "$1"; shift; while read -r line; do export "${line?}"; done < "$1"; shift; exec "$@"' \
@@ -132,7 +132,8 @@ async def test_an_engine_that_cannot_start_the_container_is_told_apart_from_the_
     kind = await open_kind(str(pretender))
     outcome = await kind.run(make_task({"image": "missing"}, kind="container").task)
     assert isinstance(outcome, Failed)
-    assert (outcome.reason, "no such image" in outcome.error) == (Reason.NOT_STARTED, True)
+    assert outcome.reason is Reason.NOT_STARTED
+    assert outcome.error.splitlines() == ["the container could not be started: no such image", "Trying to pull …"]
     outcome = await kind.run(make_task({"image": "tiny", "argv": ["false"]}, kind="container").task)
     assert isinstance(outcome, Failed)
     assert outcome.reason is Reason.EXIT_CODE

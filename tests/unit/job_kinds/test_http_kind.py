@@ -275,7 +275,7 @@ async def test_a_server_that_is_not_there_is_a_connection_failure(kind, make_tas
         taken_port = taken.getsockname()[1]
         outcome = await kind.run(make_task({"url": f"http://127.0.0.1:{taken_port}/"}).task)
     assert (outcome.reason, outcome.retryable) == (Reason.CONNECTION, True)
-    assert outcome.error.startswith(f"127.0.0.1:{taken_port} cannot be reached: ")
+    assert outcome.error == f"127.0.0.1:{taken_port} cannot be reached: connection refused"
     outcome = await kind.run(make_task({"url": "http://no-such-name.invalid/"}).task)
     assert outcome.reason is Reason.CONNECTION
     assert outcome.error.startswith("no address is known for no-such-name.invalid: ")

@@ -1,7 +1,4 @@
 import asyncio
-import contextlib
-import dataclasses
-import gc
 import json
 import math
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from hourhand.model.outcome import Failed, Snoozed, Succeeded
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.run_blobs import RESULT_BYTES_HARD_MAX, LargeResult
 from hourhand.model.states import Reason
-from hourhand.ports.job_kind import NO_MORE_GRACE, SlotClass
+from hourhand.ports.job_kind import SlotClass
 
 
 @pytest.fixture
@@ -295,112 +292,6 @@ async def test_a_context_says_what_a_job_may_know(registry, kind, make_task):
         (str(task.run_id), task.scheduled_for, False),
     ]
     assert lines == [("log", "one"), ("log", "two")]
-
-
-async def test_cancelling_a_run_cancels_its_handler(registry, kind, make_task):
-    begun, ended = asyncio.Event(), []
-
-    async def handler():
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            ended.append(True)
-
-    registry.register(handler, "nightly")
-    running = asyncio.create_task(kind.run(make_task({}).task))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert ended == [True]
-
-
-@pytest.mark.parametrize("raises", [False, True])
-async def test_a_cancelled_run_never_succeeds_even_if_its_handler_ignores_it(registry, kind, make_task, raises):
-    begun = asyncio.Event()
-
-    async def handler():
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if raises:
-                raise ValueError("while cleaning up") from None
-
-    registry.register(handler, "nightly")
-    running = asyncio.create_task(kind.run(make_task({}).task))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-
-@pytest.fixture
-def deaf(registry):
-    """A kind without grace, with a handler that goes on whatever it is told, and how often it was told."""
-    told = []
-
-    async def handler(begun: asyncio.Event):
-        while True:
-            try:
-                begun.set()
-                await asyncio.Event().wait()
-            except BaseException as fault:
-                told.append(type(fault))
-
-    begun = asyncio.Event()
-    registry.register(lambda: handler(begun), "deaf")
-    registry.by_name["deaf"] = dataclasses.replace(registry.by_name["deaf"], is_async=True)
-    return PythonKind(registry, WorkerPoolSettings(grace_seconds=0.0)), begun, told
-
-
-async def test_a_handler_that_ignores_its_cancellation_is_never_resumed_again_after_the_grace(deaf, make_task):
-    kind, begun, told = deaf
-    running = asyncio.create_task(kind.run(make_task({"handler": "deaf"}).task))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    gc.collect()
-    assert told == [asyncio.CancelledError], "it was told once, and nothing reached it afterwards"
-
-
-async def test_a_handler_that_ignores_its_timeout_has_timed_out_after_the_grace(deaf, make_task):
-    kind, _, told = deaf
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await kind.run(make_task({"handler": "deaf"}).task)
-    assert told == [asyncio.CancelledError]
-    assert asyncio.current_task().cancelling() == 0, "whoever awaited it is not cancelled itself"
-
-
-async def test_without_any_more_grace_a_handler_is_left_behind_at_once(registry, make_task, deaf):
-    _, begun, told = deaf
-    kind = PythonKind(registry, WorkerPoolSettings(grace_seconds=3600.0))
-    running = asyncio.create_task(kind.run(make_task({"handler": "deaf"}).task))
-    await begun.wait()
-    begun.clear()
-    running.cancel()
-    await begun.wait()
-    running.cancel(NO_MORE_GRACE)
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert told == [asyncio.CancelledError]
-
-
-async def test_timeouts_inside_a_handler_are_its_own_affair(registry, make_task):
-    async def handler():
-        for _ in range(3):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.001):
-                    await asyncio.Event().wait()
-        await asyncio.sleep(0.01)
-        return "done"
-
-    registry.register(handler, "patient")
-    kind = PythonKind(registry, WorkerPoolSettings(grace_seconds=0.0))
-    assert await kind.run(make_task({"handler": "patient"}).task) == Succeeded("done")
 
 
 async def test_an_unknown_handler_fails_the_attempt(kind, make_task):

@@ -44,6 +44,14 @@ SELECT p.run_id, p.place, p.total, p.node_id, n.name AS node, n.ended_at IS NOT 
  WHERE p.parent_id = @parent_id
  ORDER BY p.place;
 
+-- name: parts_by_run
+SELECT p.parent_id, p.run_id FROM hourhand.run_parts p
+ WHERE p.parent_id = ANY (@run_ids::uuid[])
+ ORDER BY p.parent_id, p.place;
+
+-- name: run_of_part
+SELECT parent_id FROM hourhand.run_parts WHERE run_id = @run_id;
+
 -- name: give_parts
 -- Gives parts that nobody has claimed to other executors, under the fence of their run.
 WITH parent AS (
