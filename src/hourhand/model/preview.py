@@ -7,6 +7,7 @@ what becomes of the times in them.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -203,7 +204,7 @@ def _day_of(change: datetime, zone: ZoneInfo) -> date:
 
 
 def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, timing: Timing) -> str | None:
-    next_local, fixed = _local_times(schedule)
+    next_local, fixed = _local_times(schedule, high)
     inside: list[datetime] = []
     local = next_local(low - _TICK)
     while local is not None and local < high and len(inside) <= _SHOWN_MAX:
@@ -226,9 +227,10 @@ def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, ti
     return f"{names} {comes} twice and {is_} due {due} (overlap: {rule.overlap.value})"
 
 
-def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | None], bool]:
+def _local_times(schedule: Schedule, until: datetime) -> tuple[Callable[[datetime], datetime | None], bool]:
+    """What gives a schedule's local times up to some time, and whether they are fixed."""
     if isinstance(schedule, CronSchedule):
         cron = Cron.parse(schedule.text, schedule.seed)
         return cron.next_local, cron.is_fixed_time
     assert isinstance(schedule, RRuleSchedule)
-    return schedule.rule.next_local, schedule.rule.is_fixed_time
+    return partial(schedule.rule.next_local, until=until), schedule.rule.is_fixed_time

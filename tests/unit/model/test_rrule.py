@@ -15,6 +15,7 @@ from hourhand.model.local_time import DstRule
 from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule
 from hourhand.model.rrule_end import end_of
 from hourhand.model.rrule_text import COUNT_MAX, Frequency, RRuleFault, normal_text, parse_parts
+from hourhand.model.rrule_year import NO_DAYS, phase_of, year_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIXED = DstRule(fixed=True)
@@ -248,3 +249,29 @@ def test_a_rule_that_fires_beyond_the_search_is_not_said_never_to_fire() -> None
     with pytest.raises(RRuleFault, match=r"does not fire within 4 years of 2027-01-01") as refused:
         rule.next_local(datetime(2027, 1, 1), SEARCH_DAYS_MAX)
     assert refused.value.code == "rrule-never-fires"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FREQ=YEARLY;BYMONTH=1,7;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=3,-3",
+        "FREQ=YEARLY;INTERVAL=3;BYDAY=20MO,-1SU",
+        "FREQ=YEARLY;BYWEEKNO=1,53,-1,-53;BYDAY=MO,TH,SU;WKST=SU",
+        "FREQ=YEARLY;BYWEEKNO=1,52,-53;BYDAY=MO,WE,SU",
+        "FREQ=YEARLY;BYYEARDAY=1,60,366,-366,-1",
+        "FREQ=MONTHLY;INTERVAL=5;BYMONTHDAY=29,-1",
+        "FREQ=MONTHLY;INTERVAL=7;BYDAY=MO,FR;BYSETPOS=-1,2",
+        "FREQ=WEEKLY;INTERVAL=3;BYDAY=MO,SA;BYSETPOS=-1",
+        "FREQ=WEEKLY;BYDAY=SU,MO;BYSETPOS=2;WKST=TH",
+        "FREQ=DAILY;INTERVAL=11;BYMONTH=1,2,12",
+        "FREQ=DAILY;BYHOUR=8,12;BYSETPOS=2;BYMONTHDAY=-1",
+    ],
+)
+def test_what_is_kept_of_one_year_is_right_for_every_other_that_is_taken_for_its_like(text: str) -> None:
+    first = datetime(1999, 1, 6, 9)
+    rule = RRule.compile(text, first)
+    for year in range(1999, 2201):
+        found = rule._year(year)
+        in_step = phase_of(rule.parts, first, year) is not None
+        assert found == (year_of(rule.parts, first, rule._day_times, year) if in_step else NO_DAYS), year
+    assert len(rule._years) <= 32
