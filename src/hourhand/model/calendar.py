@@ -7,7 +7,7 @@ little; `exclusion.py` asks it for the due times of a job.
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
@@ -97,6 +97,13 @@ class CalendarRule:
     def covers_all(self) -> bool:
         """Whether it leaves out every day of the year, by itself."""
         return len(self._yearly) >= _YEAR_DAYS
+
+    @cached_property
+    def singles_end(self) -> datetime:
+        """After this it leaves out nothing but what it leaves out every week or year."""
+        last = max(self.dates, default=date.min)
+        ends = [blackout.end for blackout in self.blackouts]
+        return max([datetime.combine(last, time(), UTC) + timedelta(days=3), *ends])
 
     @property
     def minutes(self) -> tuple[tuple[int, int], ...]:
