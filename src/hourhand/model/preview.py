@@ -4,6 +4,7 @@ Each day of the time shown on which clocks are set is named if that touches the 
 what becomes of the times in them.
 """
 
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -13,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
 from hourhand.model.exclusion import TimingAround
-from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, load_zone
+from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, format_instant, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
 from hourhand.model.steps import Steps, TooManySteps
@@ -102,6 +103,10 @@ def _notes(timing: Timing) -> Iterator[str]:
                 yield "each further time is set when the run before it has ended"
             case RRuleSchedule():
                 yield from _rule_notes(schedule)
+    if timing.start_at is not None:
+        yield f"nothing is due before {format_instant(timing.start_at)} (start_at)"
+    if timing.end_at is not None:
+        yield f"nothing is due after {format_instant(timing.end_at)} (end_at)"
     if timing.jitter is not None:
         yield "starts are spread by the jitter; these are the due times, which it does not move"
     if timing.max_runs is not None:
@@ -144,9 +149,26 @@ def _cut_short_note(times: Sequence[datetime]) -> str:
 
 def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
     parts = parse_parts(schedule.text)
-    days = parts.month_days or ((schedule.first.day,) if not parts.weekdays else ())
-    if parts.frequency is Frequency.MONTHLY and days and min(days) > 28:
-        yield f"months without a day {max(days)} are passed over; BYMONTHDAY=-1 is the last day of each month"
+    if parts.weekdays and parts.month_days:
+        yield "day of month and weekday are both set and must both match, in a rule unlike in a cron expression"
+    if parts.frequency not in (Frequency.YEARLY, Frequency.MONTHLY):
+        return
+    days, months = parts.month_days, parts.months or range(1, 13)
+    if not (days or parts.weekdays or parts.year_days or parts.weeks):  # as the first time says
+        days = (schedule.first.day,)
+        months = parts.months or ((schedule.first.month,) if parts.frequency is Frequency.YEARLY else months)
+    if not days or min(days) <= min(_month_length(month) for month in months):
+        return
+    if tuple(months) == (2,):
+        yield "only leap years have a February 29; other years are passed over"
+        return
+    which = f"a day {days[0]}" if len(days) == 1 else f"any of the days {', '.join(map(str, days))}"
+    yield f"months without {which} are passed over; BYMONTHDAY=-1 is the last day of each month"
+
+
+def _month_length(month: int) -> int:
+    """That of most years."""
+    return monthrange(2001, month)[1]
 
 
 # --- clock changes ----------------------------------------------------------------------------------------
