@@ -28,10 +28,9 @@ from hourhand.model.states import Reason
 from hourhand.model.steps import Steps, TooManySteps
 
 SPANS_MAX: Final = 5000
-"""How many spans are looked at for the next allowed due time where it is merely shown."""
-SEARCH_SPANS_MAX: Final = 40_000
-"""How many are looked at where a schedule is refused without one: up to a second. A daily one is followed for more than
-`ROUND`."""
+"""What is looked at, spans and due times, for the next allowed due time where it is merely shown."""
+SEARCH_STEPS_MAX: Final = 60_000
+"""And where a schedule is refused without one: up to a second. A daily one is followed for more than `ROUND`."""
 ROUND: Final = timedelta(days=41 * 366)
 """Within so long every date has fallen on every weekday, also around 2100, which is no leap year. What goes by dates,
 weekdays and times of day and has found no place by then finds none."""
@@ -165,7 +164,8 @@ class TimingAround(Timing, frozen=True, dict=True):
         self, instant: datetime, steps: Steps | None, search: Callable[[datetime], datetime | None]
     ) -> datetime | None:
         left_out = self.left_out
-        left_out.steps, left_out.reached = steps or Steps(SEARCH_SPANS_MAX), instant
+        left_out.steps = self._all.steps = steps or Steps(SEARCH_STEPS_MAX)
+        left_out.reached = instant
         try:
             return search(instant)
         except TooManySteps:
@@ -173,7 +173,7 @@ class TimingAround(Timing, frozen=True, dict=True):
                 return None
             raise TooRare(left_out.reached) from None
         finally:
-            left_out.steps = None
+            left_out.steps = self._all.steps = None
 
     def _search(self, instant: datetime) -> datetime | None:
         event = self.next_event(instant)

@@ -13,7 +13,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
-from hourhand.model.exclusion import TimingAround
+from hourhand.model.exclusion import TimingAround, TooRare
 from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, format_instant, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
@@ -51,7 +51,7 @@ class Preview:
 
 def preview(timing: Timing, start: datetime, end: datetime | None, count_max: int) -> Preview:
     """The first `count_max` due times from `start` to `end`, both included."""
-    walked = _walk(timing, start, end, count_max + 1)
+    walked = _surely(timing, start, end, _walk(timing, start, end, count_max + 1))
     more = len(walked.times) > count_max or walked.cut_short
     times = walked.times[:count_max]
     until = end if end is not None and not more else (times[-1] if times else start)
@@ -87,6 +87,19 @@ def _walk(timing: Timing, start: datetime, end: datetime | None, count: int) -> 
     except TooManySteps:
         return _Walked(times, cut_short=True)
     return _Walked(times, due)
+
+
+def _surely(timing: Timing, start: datetime, end: datetime | None, walked: _Walked) -> _Walked:
+    """Where nothing was found among what calendars leave out: whether there is anything, as for a new job."""
+    if walked.times or not walked.cut_short or not isinstance(timing, TimingAround):
+        return walked
+    try:
+        found = timing.find_after(start - _TICK)
+    except TooRare:
+        return walked
+    if found is not None and (end is None or found <= end):
+        return _Walked([found], cut_short=True)
+    return _Walked([], found)
 
 
 # --- notes ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hourhand.model.calendar import CalendarRule
-from hourhand.model.exclusion import SEARCH_SPANS_MAX, TimingAround, TooRare, around
+from hourhand.model.exclusion import SEARCH_STEPS_MAX, TimingAround, TooRare, around
 from hourhand.model.job import Job
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import CronSchedule, Every, Timing
@@ -19,7 +19,7 @@ from hourhand.model.steps import Steps, TooManySteps
 from hourhand.ports.calendar_stores import CalendarStore
 from hourhand.runtime.aside import Aside
 
-PAGE_SPANS_MAX: Final = 2 * SEARCH_SPANS_MAX
+PAGE_STEPS_MAX: Final = 2 * SEARCH_STEPS_MAX
 """What is looked at for one page of jobs."""
 TIMES_STEPS_MAX: Final = 20_000
 """What is looked at in vain for the next times of one job."""
@@ -56,7 +56,7 @@ def _is_plain(timing: Timing) -> bool:
 
 
 def _shown(jobs: Sequence[Job], rules: Mapping[str, CalendarRule]) -> list[Job]:
-    steps = Steps(PAGE_SPANS_MAX)
+    steps = Steps(PAGE_STEPS_MAX)
     return [_with_next_run(job, rules, steps) for job in jobs]
 
 

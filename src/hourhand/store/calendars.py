@@ -11,7 +11,7 @@ from hourhand.database.connections import Connection, Database, Record, tried_tw
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json, calendar_to_json
 from hourhand.model.errors import Fault, InvalidFields
-from hourhand.model.exclusion import SEARCH_SPANS_MAX, TimingAround, TooRare, nothing_is_left
+from hourhand.model.exclusion import SEARCH_STEPS_MAX, TimingAround, TooRare, nothing_is_left
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import timing_from_json
 from hourhand.model.steps import Steps
@@ -24,7 +24,7 @@ from hourhand.store.timing_facts import TimingFacts
 _PAGE: Final = 1000
 _JOBS_CHECKED_MAX: Final = 1000
 """Jobs of a calendar that are asked whether anything is left of them when it is changed."""
-_SPANS_CHECKED_MAX: Final = 10 * SEARCH_SPANS_MAX
+_STEPS_CHECKED_MAX: Final = 10 * SEARCH_STEPS_MAX
 """What is looked at for all of them together."""
 _JOBS_NAMED_MAX: Final = 5
 _CHECKS: Final = Aside()
@@ -165,14 +165,14 @@ def _left_nothing(
     looked = 0
     for row in rows:
         name = f"{row['name']} ({row['job_id']})"
-        steps = Steps(SEARCH_SPANS_MAX)
+        steps = Steps(SEARCH_STEPS_MAX)
         try:
             if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now, steps):
                 found.append(name)
         except TooRare as fault:
             rare.append(f"of {name} {fault}")
-        looked += SEARCH_SPANS_MAX - steps.left
-        if len(found) + len(rare) > _JOBS_NAMED_MAX or looked > _SPANS_CHECKED_MAX:
+        looked += SEARCH_STEPS_MAX - steps.left
+        if len(found) + len(rare) > _JOBS_NAMED_MAX or looked > _STEPS_CHECKED_MAX:
             break
     return found, rare
 

@@ -429,3 +429,21 @@ def test_a_preview_tells_of_the_bounds_of_the_schedule() -> None:
         "nothing is due before 2026-03-05T00:00:00Z (start_at)",
         "nothing is due after 2026-03-07T00:00:00Z (end_at)",
     ]
+
+
+def test_a_preview_says_never_and_too_far_as_the_creation_of_a_job_does() -> None:
+    never = parse_timing({"cron": "0 9 * * SAT"}, now=NOW, seed=0, calendars=["x"])
+    found = preview(around(never, {"x": read_calendar(weekly=[{"day": "SAT"}])}), NOW, None, 10)
+    assert (found.times, found.more) == ([], False)
+    assert found.notes == ["the calendars leave out every due time, so it never falls due (x)"]
+
+    slow = {"every": "86399s", "anchor": "2026-03-01T08:00:00Z"}
+    rule = read_calendar(weekly=[{"day": "MON-SUN", "from": "00:01", "to": "00:00"}])
+    found = preview(around(parse_timing(slow, now=NOW, seed=0, calendars=["x"]), {"x": rule}), NOW, None, 10)
+    assert (found.times, found.more) == ([], True)
+    assert found.notes[-1].startswith("no time was found")
+
+    later = slow | {"anchor": "2026-03-01T03:00:00Z"}  # beyond what a preview walks over
+    found = preview(around(parse_timing(later, now=NOW, seed=0, calendars=["x"]), {"x": rule}), NOW, None, 10)
+    assert [time.isoformat() for time in found.times] == ["2055-07-28T00:00:59+00:00"]
+    assert found.more
