@@ -101,6 +101,8 @@ class RRule:
 
     def count_local(self, begin: datetime, before: datetime, most: int, steps: Steps) -> int:
         """How many due times lie in [begin, before); where there are `most` or more, at least so many."""
+        if self._is_even:
+            return self._count_even(max(begin, self.first), before, steps)
         total, start = 0, max(begin, self.first)
         for ordinal, seconds in self._days_from(start.date(), None, steps):
             if total >= most or ordinal > before.toordinal():
@@ -112,12 +114,41 @@ class RRule:
     def nth_local(self, count: int, begin: datetime, steps: Steps) -> datetime | None:
         """The due time of that number, counted from `begin`, included; None if there are fewer."""
         start = max(begin, self.first)
+        while self._is_even and start.year < YEAR_MAX:
+            following = datetime(start.year + 1, 1, 1)  # noqa: DTZ001 - local
+            number = self._count_even(start, following, steps)
+            if number >= count:
+                break
+            start, count = following, count - number
         for ordinal, seconds in self._days_from(start.date(), None, steps):
             left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
             if left.bit_count() >= count:
                 return datetime.fromordinal(ordinal) + timedelta(seconds=bits_of(left)[count - 1])
             count -= left.bit_count()
         return None
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether every day that it names has the same times."""
+        return self.parts.frequency <= Frequency.DAILY and not self.parts.places
+
+    def _count_even(self, begin: datetime, before: datetime, steps: Steps) -> int:
+        """How many due times lie in [begin, before): days are counted year by year, and not looked at."""
+        if begin >= before:
+            return 0
+        total = self._named(before.date()) * (self._day_times ^ _from_time(self._day_times, before)).bit_count()
+        total -= self._named(begin.date()) * (self._day_times ^ _from_time(self._day_times, begin)).bit_count()
+        for number in range(begin.year, before.year + 1):
+            steps.take(_YEAR_STEPS)
+            january, length, _ = shape(number)
+            low = max(begin.toordinal() - january, 0)
+            days = self._year(number).days >> low & ((1 << max(min(before.toordinal() - january, length) - low, 0)) - 1)
+            total += days.bit_count() * self._day_times.bit_count()
+        return total
+
+    def _named(self, day: date) -> int:
+        """1 for a day that it names, 0 for others."""
+        return self._year(day.year).days >> day.toordinal() - shape(day.year)[0] & 1
 
     def _days_from(
         self, start: date, days_max: int | None, steps: Steps | None = None, until: datetime | None = None

@@ -16,6 +16,7 @@ from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule
 from hourhand.model.rrule_end import end_of
 from hourhand.model.rrule_text import COUNT_MAX, Frequency, RRuleFault, normal_text, parse_parts
 from hourhand.model.rrule_year import NO_DAYS, phase_of, year_of
+from hourhand.model.steps import Steps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIXED = DstRule(fixed=True)
@@ -275,3 +276,25 @@ def test_what_is_kept_of_one_year_is_right_for_every_other_that_is_taken_for_its
         in_step = phase_of(rule.parts, first, year) is not None
         assert found == (year_of(rule.parts, first, rule._day_times, year) if in_step else NO_DAYS), year
     assert len(rule._years) <= 32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FREQ=DAILY;INTERVAL=3;BYHOUR=2,14;BYMINUTE=0,30",
+        "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU",
+        "FREQ=MONTHLY;BYMONTHDAY=31",
+        "FREQ=YEARLY;BYWEEKNO=1,53;BYDAY=TH",
+    ],
+)
+def test_times_counted_year_by_year_are_as_many_as_are_walked_over(text: str) -> None:
+    first, chance = datetime(2027, 2, 3, 14, 30), Random(3)
+    rule = RRule.compile(text, first)
+    walked = times(text, first, 3000)
+    for _ in range(200):
+        begin, before = sorted(first + timedelta(minutes=30 * chance.randrange(-500, 48 * 366 * 4)) for _ in range(2))
+        inside = [due for due in walked if begin <= due < before]
+        assert rule.count_local(begin, before, 10**9, Steps(10**6)) == len(inside)
+        if inside:
+            number = chance.randrange(len(inside))
+            assert rule.nth_local(number + 1, begin, Steps(10**6)) == inside[number]
