@@ -456,5 +456,10 @@ def _never_fires(timing: Timing, now: datetime) -> Fault:
     if timing.end_at is not None and timing.end_at < now:
         message = f"end_at has passed; the server's time is {format_instant(now)}"
         return Fault("/end_at", "schedule-never-fires", message)
-    pointer = "/schedule" if timing.end_at is None else "/end_at"
-    return Fault(pointer, "schedule-never-fires", "the schedule has no due time between now, start_at and end_at")
+    if timing.end_at is None:
+        since = now if timing.start_at is None else max(now, timing.start_at)
+        message = (
+            f"the schedule has no due time after {format_instant(since)}: it has ended by then, or never falls due"
+        )
+        return Fault("/schedule", "schedule-never-fires", message)
+    return Fault("/end_at", "schedule-never-fires", "the schedule has no due time between now, start_at and end_at")

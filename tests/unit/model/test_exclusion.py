@@ -15,6 +15,7 @@ from hourhand.model.exclusion import TimingAround, TooRare, around, nothing_is_l
 from hourhand.model.schedule import Timing
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.states import Reason
+from hourhand.model.steps import Steps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 THURSDAY = datetime(2026, 12, 24, tzinfo=BERLIN).astimezone(UTC)
@@ -360,3 +361,35 @@ def test_what_waits_for_a_time_after_the_end_of_its_schedule_has_no_next_run() -
     timing = timing_of({"cron": "0 9 * * *"}, rule, "next_allowed", end_at="2026-12-25T12:00:00Z")
 
     assert timing.next_run(datetime(2026, 12, 24, 8, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Apia", "America/New_York"])
+def test_days_of_every_year_in_a_row_are_left_out_as_each_of_them_would_be(zone: str) -> None:
+    chance = Random(zone)
+    days = [date(2028, 1, 1) + timedelta(days=place) for place in range(366)]
+    chosen = {day for begin in chance.sample(days, 6) for day in days if begin <= day < begin + timedelta(days=30)}
+    together = read_calendar(dates=sorted(f"{day:%m-%d}" for day in chosen))
+    for _ in range(2000):
+        instant = datetime(2005, 1, 1, tzinfo=UTC) + timedelta(minutes=chance.randrange(60 * 24 * 366 * 30))
+        local = instant.astimezone(ZoneInfo(zone))
+        alone = read_calendar(dates=[f"{local:%m-%d}"])
+        left_out = (local.month, local.day) in {(day.month, day.day) for day in chosen}
+        span, one = together.covering(instant, zone), alone.covering(instant, zone)
+        assert (span is not None) == left_out
+        if span is not None:
+            assert one is not None
+            assert span[0] <= instant < span[1]
+            last = (span[1] - timedelta(microseconds=1)).astimezone(ZoneInfo(zone))
+            assert all(
+                (edge.month, edge.day) in {(day.month, day.day) for day in chosen}
+                for edge in (span[0].astimezone(ZoneInfo(zone)), last)
+            )
+
+
+def test_a_year_of_days_that_are_left_out_is_passed_over_in_a_few_steps() -> None:
+    timing = timing_of({"cron": "0 9 * * *"}, read_calendar(dates=EXISTING, weekly=[{"day": "MON-SAT"}]))
+    steps = Steps(3000)
+    found = timing.find_after(datetime(2033, 1, 1, tzinfo=UTC), steps)
+    assert found is not None
+    assert found.astimezone(BERLIN).date() == date(2060, 2, 29)
+    assert steps.left > 2000
