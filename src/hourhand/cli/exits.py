@@ -138,7 +138,8 @@ def _fault_lines(error: errors.HourhandError) -> Iterator[str]:
         hint = f" ({fault.hint})" if fault.hint else ""
         told = set(re.findall(r"[\w./-]+", fault.message + hint))
         news = [word for word in fault.allowed or () if word not in told and f" {word}" not in fault.message]
-        allowed = f" [one of {', '.join(news)}]" if news else ""
+        # All of them or none: those that are left would look as if they were all there is.
+        allowed = f" [one of {', '.join(fault.allowed or ())}]" if news else ""
         yield printable(f"{fault.pointer or '/'}: {fault.message}{hint}{allowed}")
 
 

@@ -119,6 +119,16 @@ def test_a_message_that_only_repeats_the_faults_is_left_out(capsys: pytest.Captu
     ]
 
 
+def test_what_is_allowed_is_listed_in_full_unless_the_message_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    some = errors.Fault("/day", "x", "write MON, SAT-SUN", allowed=["MON", "TUE", "SUN"])
+    every = errors.Fault("/gap", "x", "must be one of skip, fire_after", allowed=["skip", "fire_after"])
+    exits.report(errors.InvalidFields([some, every]))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  /day: write MON, SAT-SUN [one of MON, TUE, SUN]",
+        "  /gap: must be one of skip, fire_after",
+    ]
+
+
 def child_environment() -> dict[str, str]:
     source = os.path.join(os.path.dirname(__file__), "..", "..", "..", "src")
     return {**os.environ, "PYTHONPATH": os.path.abspath(source)}
