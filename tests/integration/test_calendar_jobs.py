@@ -105,6 +105,21 @@ async def test_a_change_that_leaves_nothing_of_a_job_is_refused_and_names_it(
     await calendars.put(CALLER, "days", CalendarRequest(weekly=[WeeklyRequest(day="MON-SUN")]))
 
 
+async def test_a_change_that_leaves_perhaps_nothing_of_a_job_is_refused_and_says_how_far_was_looked(
+    jobs: JobOperations, calendars: CalendarOperations
+) -> None:
+    await calendars.put(CALLER, "quiet", CalendarRequest(dates=["2040-01-01"]))
+    slow = {"every": "86399s", "anchor": "2030-01-01T09:00:00Z"}
+    await jobs.create(CALLER, daily(schedule=slow, calendars=["quiet"]))
+    almost_all = [WeeklyRequest(day="MON-SUN", begin="00:01", end="00:00")]
+    with pytest.raises(InvalidFields) as refused:
+        await calendars.put(CALLER, "quiet", CalendarRequest(weekly=almost_all))
+
+    [fault] = refused.value.faults
+    assert fault.code == "schedule-too-rare"
+    assert "leave out every due time up to 20" in fault.message
+
+
 async def test_the_next_times_of_a_job_are_those_that_its_calendars_leave(
     jobs: JobOperations, calendars: CalendarOperations, clock: SetClock
 ) -> None:

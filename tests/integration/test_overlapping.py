@@ -74,6 +74,27 @@ async def test_what_is_caught_up_runs_one_after_the_other_where_runs_do_not_over
     assert set(stage.most_running.values()) == {1}
 
 
+async def test_what_fell_due_the_moment_before_it_is_caught_up_runs_after_the_others(stage: Stage) -> None:
+    """It is hardly late, but those before it were made after it fell due and were not in its way then."""
+    await stage.job(catchup=CatchUpPolicy(CatchUp.ALL))
+    await stage.go(31)
+    for place, due in enumerate((0, 10, 20, 30)):
+        assert stage.started[-1] == due
+        await stage.end(due)
+        await stage.go(32 + place)
+    fates = await stage.fates()
+    assert {fates[due] for due in (0, 10, 20, 30)} == {("succeeded", None)}
+    assert set(stage.most_running.values()) == {1}
+
+
+async def test_a_run_between_two_tries_is_in_the_way_of_one_that_falls_due_before_the_next_try(stage: Stage) -> None:
+    await stage.job(retry=RetryPolicy(1))
+    await stage.go(0)
+    await stage.end(0, FAILED)
+    await stage.go(10, 11)
+    assert (await stage.fates())[10] == ("skipped", "overlap")
+
+
 async def test_what_is_caught_up_runs_one_after_the_other_where_one_waits_and_one_on_time_waits_behind_them(
     stage: Stage,
 ) -> None:

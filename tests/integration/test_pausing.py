@@ -106,6 +106,21 @@ async def test_whoever_ends_a_pause_says_what_of_it_is_run(
 
 
 @pytest.mark.parametrize("scope", SCOPES)
+async def test_what_is_run_of_a_pause_waits_from_when_the_pause_was_ended(stage: PauseStage, scope: PauseScope) -> None:
+    """Else `queue_timeout` would end it at once, and it would be judged as if it had been there at its due time."""
+    job_id = await stage.job(policy=Policy(queue_timeout_seconds=15))
+    await stage.go(*range(25))
+    await stage.pause(scope, job_id, 25)
+    await stage.resume(scope, job_id, 65, CatchUp.ALL)
+    await stage.go(66)
+    made = await rows(stage.store, "live_runs", "run_id")
+    late = [row for row in made if at(25) < row["scheduled_for"] <= at(60)]
+    assert [row["scheduled_for"] for row in late] == [at(30), at(40), at(50), at(60)]
+    assert {row["ready_at"] >= at(65) for row in late} == {True}
+    assert {row["expires_at"] - row["ready_at"] for row in late} == {timedelta(seconds=15)}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
 async def test_a_run_that_was_claimed_ahead_is_named_and_is_not_counted_as_paused(
     stage: PauseStage, scope: PauseScope
 ) -> None:

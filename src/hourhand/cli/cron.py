@@ -10,6 +10,7 @@ from hourhand.cli.printing import say, show
 from hourhand.cli.session import session_options
 
 if TYPE_CHECKING:
+    from hourhand.model.errors import Fault
     from hourhand.model.preview import Preview
 
 TIMES_DEFAULT: Final = 10
@@ -58,14 +59,18 @@ def explain(
 
     Days on which the clock changes are marked, with what becomes of the times in them.
     """
+    from hourhand.model.errors import InvalidFields
     from hourhand.model.preview import preview
     from hourhand.model.schedule_form import parse_timing
 
     now = datetime.now(UTC)
     seed = _seed(ctx, job_id)
-    parse_timing(
-        {"cron": expression}, tz, gap=gap, overlap=overlap, now=now, seed=seed
-    )  # before the times use its zone
+    try:
+        parse_timing(
+            {"cron": expression}, tz, gap=gap, overlap=overlap, now=now, seed=seed
+        )  # before times use its zone
+    except InvalidFields as wrong:
+        raise InvalidFields([_as_word(fault) for fault in wrong.faults]) from None
     start = _time(ctx, "--from", since, now, tz) or now
     end = _time(ctx, "--to", until, now, tz)
     if end is not None and end < start:
@@ -73,6 +78,12 @@ def explain(
     timing = parse_timing({"cron": expression}, tz, gap=gap, overlap=overlap, now=min(now, start), seed=seed)
     found = preview(timing, start, end, count or (TIMES_DEFAULT if end is None else TIMES_MAX))
     show(_data(found), lambda: _print(found, timing.zone))
+
+
+def _as_word(fault: "Fault") -> "Fault":
+    """There is no body here for a pointer to point into: named is what was written on the command line."""
+    word = {"/schedule/cron": "EXPRESSION", "/zone": "--tz"}.get(fault.pointer, fault.pointer)
+    return type(fault)(word, fault.code, fault.message, fault.hint, fault.allowed)
 
 
 def _data(found: "Preview") -> dict[str, Any]:

@@ -150,9 +150,9 @@ def _told(fault: errors.Fault) -> str:
     hint = f" ({fault.hint})" if fault.hint else ""
     told = set(re.findall(r"[\w./-]+", fault.message + hint))
     allowed = fault.allowed or ()
-    news = [word for word in allowed if word not in told and f" {word}" not in fault.message]
-    which = "one of" if len(news) == len(allowed) else "or"
-    return f"{fault.message}{hint}" + (f" [{which} {', '.join(news)}]" if news else "")
+    # All of them or none: those that are left would look as if they were all there is.
+    is_news = any(word not in told and f" {word}" not in fault.message for word in allowed)
+    return f"{fault.message}{hint}" + (f" [one of {', '.join(allowed)}]" if is_news else "")
 
 
 def _faults(error: errors.HourhandError) -> list[errors.Fault]:

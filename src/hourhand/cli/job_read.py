@@ -91,6 +91,12 @@ def next_(job: str, count: int) -> None:
             say(f"{found.name} is {found.status}: no further due time")
 
     show(times, table)
+    if times and found.pauses:
+        from hourhand.cli.times import local_time
+
+        ends = [pause.until for pause in found.pauses]
+        held = "while that lasts" if None in ends else f"before {local_time(max(end for end in ends if end))}"
+        say(f"{found.name} is paused: due times {held} make no runs")
 
 
 @click.command()

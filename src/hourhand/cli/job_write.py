@@ -155,5 +155,6 @@ def _watch_first_run(client: "Client", job: "JobView", follow: bool) -> None:
 def _due_words(job: "CreatedJobView") -> str:
     if job.next_due is None:
         return ""
-    zone = f" (zone of the schedule: {job.zone})" if any("cron" in schedule for schedule in job.schedule) else ""
+    local = any(set(schedule).isdisjoint(("now", "at", "every")) for schedule in job.schedule)
+    zone = f" (zone of the schedule: {job.zone})" if local else ""
     return f"; {'next' if job.replayed else 'first'} due {local_time(job.next_due)}{zone}"

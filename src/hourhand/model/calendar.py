@@ -7,7 +7,7 @@ little; `exclusion.py` asks it for the due times of a job.
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
@@ -31,6 +31,7 @@ _DAY: Final = timedelta(days=1)
 _EDGE: Final = 2 * _DAY
 """How near to the first and last of many dates in a row each is looked at by itself: clocks were set by up to a day."""
 _YEAR_DAYS: Final = 366
+_YEARS_KEPT_MAX: Final = 64
 _begin: Final = itemgetter(0)
 WEEKDAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
@@ -81,7 +82,7 @@ class CalendarRule:
         local = instant.astimezone(zone).replace(tzinfo=None, fold=0)
         day = local.date()
         if day in self._days or (local.month, local.day) in self._yearly:
-            inner = self._inside_run(day)
+            inner = self._inside_run(day) or self._inside_yearly(day)
             if inner is not None:
                 return _midnight(inner[0], zone), _midnight(inner[1], zone)
             midnight = datetime.combine(local.date(), time())
@@ -98,6 +99,13 @@ class CalendarRule:
         """Whether it leaves out every day of the year, by itself."""
         return len(self._yearly) >= _YEAR_DAYS
 
+    @cached_property
+    def singles_end(self) -> datetime:
+        """After this it leaves out nothing but what it leaves out every week or year."""
+        last = max(self.dates, default=date.min)
+        ends = [blackout.end for blackout in self.blackouts]
+        return max([datetime.combine(last, time(), UTC) + timedelta(days=3), *ends])
+
     @property
     def minutes(self) -> tuple[tuple[int, int], ...]:
         """The weekly windows as minutes of a week that begins on Monday, joined where they touch."""
@@ -111,6 +119,26 @@ class CalendarRule:
             return None
         begin, end = runs[at - 1][0] + _EDGE, runs[at - 1][1] - _EDGE
         return (begin, end) if begin <= day < end else None
+
+    def _inside_yearly(self, day: date) -> tuple[date, date] | None:
+        """The same of days of every year, as far as they lie in one year."""
+        runs = self._yearly_runs.get(day.year)
+        if runs is None:
+            if len(self._yearly_runs) >= _YEARS_KEPT_MAX:
+                self._yearly_runs.clear()
+            first = date(day.year, 1, 1)
+            days = [first + timedelta(days=place) for place in range((date(day.year + 1, 1, 1) - first).days)]
+            joined = _joined([(each, each + _DAY) for each in days if (each.month, each.day) in self._yearly])
+            runs = self._yearly_runs[day.year] = [run for run in joined if run[1] - run[0] > 2 * _EDGE]
+        for begin, end in runs:
+            if begin + _EDGE <= day < end - _EDGE:
+                return begin + _EDGE, end - _EDGE
+        return None
+
+    @cached_property
+    def _yearly_runs(self) -> dict[int, list[tuple[date, date]]]:
+        """Of years that were asked for, those long enough to have an inner part."""
+        return {}
 
     @cached_property
     def _runs(self) -> tuple[Sequence[date], Sequence[tuple[date, date]]]:

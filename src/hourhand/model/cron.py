@@ -181,6 +181,9 @@ def _nearest_weekday(day: int, first_weekday: int, length: int) -> int:
 
 # --- reading ----------------------------------------------------------------------------------------------
 
+HASH_DAY_MAX: Final = 28
+"""`H` as a day stands for one that every month has."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Field:
@@ -198,7 +201,7 @@ class _Field:
 _SECOND: Final = _Field("second", 0, 59)
 _MINUTE: Final = _Field("minute", 0, 59)
 _HOUR: Final = _Field("hour", 0, 23)
-_DAY: Final = _Field("day of month", 1, 31, hash_high=28)
+_DAY: Final = _Field("day of month", 1, 31, hash_high=HASH_DAY_MAX)
 _MONTH: Final = _Field("month", 1, 12, _MONTHS)
 _WEEKDAY: Final = _Field("weekday", 0, 7, _WEEKDAYS, hash_high=6)
 _FIELDS: Final = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
@@ -385,7 +388,7 @@ class _Reader:
             if match["high"] is not None:
                 last = _SUNDAY_AGAIN if of is _WEEKDAY and match["high"] == "SUN" else _value(match["high"], of)
         if last < first:
-            hint = f"write {first}-{of.high},{of.low}-{last} to go past the end"
+            hint = None if match["hash"] else f"write {first}-{of.high},{of.low}-{last} to go past the end"
             raise CronFault("reversed-range", f"{match[0]} in {of.name} ends before it starts", hint)
         return first, last
 

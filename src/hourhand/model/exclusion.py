@@ -23,12 +23,17 @@ from hourhand.model.catchup import (
 )
 from hourhand.model.counting import Stretch, count_quickly, stretch
 from hourhand.model.local_time import YEAR_MAX, ZoneFault
-from hourhand.model.schedule import OnExcluded, Timing, Union
+from hourhand.model.schedule import CronSchedule, OnExcluded, RRuleSchedule, Timing, Union
 from hourhand.model.states import Reason
 from hourhand.model.steps import Steps, TooManySteps
 
 SPANS_MAX: Final = 5000
-"""How many spans in a row may be left out before a schedule counts as never allowed."""
+"""What is looked at, spans and due times, for the next allowed due time where it is merely shown."""
+SEARCH_STEPS_MAX: Final = 60_000
+"""And where a schedule is refused without one: up to a second. A daily one is followed for more than `ROUND`."""
+ROUND: Final = timedelta(days=41 * 366)
+"""Within so long every date has fallen on every weekday, also around 2100, which is no leap year. What goes by dates,
+weekdays and times of day and has found no place by then finds none."""
 PLAN_SPANS_MAX: Final = 400
 """How many of them one plan looks at; a cursor that waits for their end waits on there."""
 EVENTS_MAX: Final = 2000
@@ -38,7 +43,16 @@ PLAN_STEPS_MAX: Final = 500
 _SPANS_BEFORE_DOUBT: Final = 8
 _WEEK: Final = (0, 7 * 24 * 60)
 _TICK: Final = timedelta(microseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HORIZON: Final = datetime(YEAR_MAX + 1, 1, 1, tzinfo=UTC) - _TICK
+
+
+class TooRare(ValueError):
+    """No due time was found that calendars allow, and nobody knows whether there is one later than `until`."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__(f"the calendars leave out every due time up to {until:%Y-%m-%d}, and no further was looked")
+        self.until = until
 
 
 class LeftOut:
@@ -48,6 +62,8 @@ class LeftOut:
     def __init__(self, rules: Sequence[CalendarRule], zone: str, steps: Steps | None = None) -> None:
         self._rules = rules
         self.steps = steps
+        self.reached = _EPOCH
+        """How far a search has come that counts its steps."""
         self._zone = zone
         self._known: list[tuple[datetime, datetime] | None] = [None] * len(rules)
         self._stretch: tuple[datetime, datetime] | None = None
@@ -76,6 +92,7 @@ class LeftOut:
     def _reach(self, instant: datetime, until: datetime, spans_max: int) -> tuple[datetime, bool]:
         for step in range(spans_max):
             if self.steps is not None:
+                self.reached = instant
                 self.steps.take()
             if self._stretch is not None and self._stretch[0] <= instant < self._stretch[1]:
                 instant = self._stretch[1]
@@ -121,22 +138,68 @@ class TimingAround(Timing, frozen=True, dict=True):
         return LeftOut(self.rules, self.zone)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first due time strictly later that is allowed."""
+        """The first due time strictly later that is allowed; None if there is none, or none is found within
+        `SPANS_MAX`. `find_after` tells these apart."""
+        if self.left_out.steps is not None:  # who counts steps wants to know that this is not the end
+            return self._search(instant)
+        try:
+            return self.find_after(instant, Steps(SPANS_MAX))
+        except TooRare:
+            return None
+
+    def find_after(self, instant: datetime, steps: Steps | None = None) -> datetime | None:
+        """As `next_after`, but None says that there is none. Raises `TooRare` where that cannot be said."""
+        return self._sure(instant, steps, self._search)
+
+    def next_run(self, cursor: datetime, steps: Steps | None = None) -> datetime | None:
+        """When the job runs next, whose cursor stands there: perhaps at a due time that is left out. Raises `TooRare`
+        where that cannot be said."""
+        if not self.is_excluded(cursor):
+            return cursor
+        waits = self.on_excluded is OnExcluded.NEXT_ALLOWED
+        found = self._sure(cursor, steps, self.allowed_from if waits else self._search)
+        return found if found is None or self.end_at is None or found <= self.end_at else None
+
+    def _sure(
+        self, instant: datetime, steps: Steps | None, search: Callable[[datetime], datetime | None]
+    ) -> datetime | None:
+        left_out = self.left_out
+        left_out.steps = self._all.steps = steps or Steps(SEARCH_STEPS_MAX)
+        left_out.reached = instant
+        try:
+            return search(instant)
+        except TooManySteps:
+            if left_out.reached - max(instant, self._singles_end) > ROUND and self._comes_round:
+                return None
+            raise TooRare(left_out.reached) from None
+        finally:
+            left_out.steps = self._all.steps = None
+
+    def _search(self, instant: datetime) -> datetime | None:
         event = self.next_event(instant)
-        for _ in range(SPANS_MAX):
-            if event is None:
-                return None
+        while event is not None:
             allowed = self.allowed_from(event)
-            if allowed == event:
-                return event
-            if allowed is None:
-                return None
+            if allowed is None or allowed == event:
+                return allowed
             if self.on_excluded is OnExcluded.NEXT_ALLOWED:
                 return allowed if self.end_at is None or allowed <= self.end_at else None
             event = self._all.next_after(allowed - _TICK)
-        if self.left_out.steps is not None:
-            raise TooManySteps  # who counts steps wants to know that this is not the end
         return None
+
+    @cached_property
+    def _singles_end(self) -> datetime:
+        """From here on calendars leave out nothing but what they leave out every week or year."""
+        return max((rule.singles_end for rule in self.rules), default=_EPOCH)
+
+    @property
+    def _comes_round(self) -> bool:
+        """Whether all schedules go by dates, weekdays and times of day alone, without counting from a first time."""
+        return all(
+            isinstance(schedule, CronSchedule)
+            or (isinstance(schedule, RRuleSchedule) and schedule.rule.parts.interval == 1)
+            or not schedule.recurring
+            for schedule in self.schedules
+        )
 
     def walker(self, steps: Steps | None = None) -> Callable[[datetime], datetime | None]:
         bounded = TimingAround(**{name: getattr(self, name) for name in self.__struct_fields__})
@@ -173,12 +236,6 @@ class TimingAround(Timing, frozen=True, dict=True):
             return due
         return reached if due is None else min(due, reached)
 
-    def next_run(self, cursor: datetime) -> datetime | None:
-        """When the job runs next, whose cursor stands there: perhaps at a due time that is left out."""
-        if not self.is_excluded(cursor):
-            return cursor
-        return self.allowed_from(cursor) if self.on_excluded is OnExcluded.NEXT_ALLOWED else self.next_after(cursor)
-
     def from_cursor(self, cursor: datetime) -> datetime | None:
         """The first instant to look at. A cursor that waits for the next allowed time stands there; if the calendar was
         changed meanwhile and leaves that out too, it waits on."""
@@ -210,7 +267,8 @@ class TimingAround(Timing, frozen=True, dict=True):
 
     def allowed_from(self, instant: datetime) -> datetime | None:
         """The instant itself if it is allowed, else the end of the stretch it lies in; None if that has none."""
-        reached, allowed = self.left_out.reach(instant, _HORIZON, SPANS_MAX)
+        spans_max = SPANS_MAX if self.left_out.steps is None else self.left_out.steps.left + 1
+        reached, allowed = self.left_out.reach(instant, _HORIZON, spans_max)
         return reached if allowed else None
 
     def stretch_begin(self, instant: datetime) -> datetime:
@@ -234,12 +292,17 @@ def around(timing: Timing, calendars: Mapping[str, CalendarRule]) -> Timing:
     return TimingAround(**fields, rules=tuple(calendars[name] for name in names), names=names)
 
 
-def nothing_is_left(timing: Timing, calendars: Mapping[str, CalendarRule], now: datetime) -> bool:
-    """Whether calendars take every due time from a schedule that would go on without end."""
+def nothing_is_left(
+    timing: Timing, calendars: Mapping[str, CalendarRule], now: datetime, steps: Steps | None = None
+) -> bool:
+    """Whether calendars take every due time from a schedule that would go on without end. Raises `TooRare`."""
     if not timing.recurring or timing.end_at is not None:
         return False
+    bounded = around(timing, calendars)
     try:
-        return timing.next_after(now) is not None and around(timing, calendars).next_after(now) is None
+        if not isinstance(bounded, TimingAround) or timing.next_after(now) is None:
+            return False
+        return bounded.find_after(now, steps) is None
     except ZoneFault:
         return False  # the scheduler tells of it
 

@@ -11,10 +11,13 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
+from msgspec.structs import replace
+
 from hourhand.model.cron import MACROS
 from hourhand.model.schedule import CronSchedule, Timing
 
 MINUTE: Final = timedelta(minutes=1)
+_TICK: Final = timedelta(microseconds=1)
 HOURS_MAX: Final = 24
 CROWDS_MAX: Final = 10
 CROWD_DUE_MIN: Final = 10
@@ -57,6 +60,7 @@ class Pace:
 
 def pace_of(timing: Timing, first: datetime, end: datetime, looks_max: int) -> Pace:
     """Its due times from `first` up to `end` (not included), at most `looks_max` of them one by one."""
+    timing = _up_to(timing, end)
     times: list[datetime] = []
     due: datetime | None = first
     while due is not None and due < end and len(times) != timing.max_runs:
@@ -152,9 +156,17 @@ def crowded_minutes(due: Sequence[float]) -> list[int]:
     return sorted(crowded, key=lambda place: (-due[place], place))[:CROWDS_MAX]
 
 
-def falls_due_at(timing: Timing, minute: datetime) -> bool:
-    due = timing.next_after(minute - timedelta(microseconds=1))
-    return due is not None and due < minute + MINUTE
+def falls_due_at(timing: Timing, minute: datetime, times: int = 1) -> bool:
+    """Whether it falls due so many times in a minute."""
+    last = minute + MINUTE - _TICK
+    return len(_up_to(timing, last).due_between(minute - _TICK, last, times)) == times
+
+
+def _up_to(timing: Timing, last: datetime) -> Timing:
+    """Of one with calendars, which may leave nothing for years, what nobody looks beyond."""
+    if type(timing) is Timing:
+        return timing
+    return replace(timing, end_at=last if timing.end_at is None else min(timing.end_at, last))
 
 
 def spread_schedule(timing: Timing) -> str | None:

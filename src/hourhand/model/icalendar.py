@@ -59,7 +59,8 @@ def read_icalendar(text: str, zone_name: str | None, now: datetime) -> CalendarR
 
 
 def import_icalendar(text: str, zone_name: str | None, now: datetime) -> Imported:
-    """The same, and that repeated events go on beyond what was followed of them."""
+    """The same, and what is surprising of it: that repeated events go on beyond what was followed of them, or that the
+    file leaves out nothing."""
     if len(text) > BYTES_MAX:
         raise ICalendarFault(f"at most {BYTES_MAX} characters are read")
     today = datetime.combine(now.astimezone(UTC).date(), time())
@@ -79,10 +80,13 @@ def import_icalendar(text: str, zone_name: str | None, now: datetime) -> Importe
             raise ICalendarFault(message, event.line) from None
     ordered = sorted(importing.blackouts, key=lambda blackout: (blackout.begin, blackout.end, blackout.reason))
     rule = CalendarRule(zone=zone_name, dates=tuple(sorted(importing.days)), blackouts=tuple(ordered))
-    note = (
-        f"repeated events are followed for {YEARS_AHEAD} years, until {until.date()}; import the file again before then"
-    )
-    return Imported(rule, [note] if importing.goes_on else [])
+    notes = []
+    if importing.goes_on:
+        followed = f"repeated events are followed for {YEARS_AHEAD} years, until {until.date()}"
+        notes.append(f"{followed}; import the file again before then")
+    if not rule.dates and not rule.blackouts:
+        notes.append("nothing is left out: the events of the file have no length, are cancelled or free, or are over")
+    return Imported(rule, notes)
 
 
 def _read(text: str) -> list[Event]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -22,8 +23,8 @@ YEAR_MAX: Final = 2200
 
 _TICK: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
-_LOOK: Final = timedelta(days=3)
-"""No zone has ever set its clocks twice within this."""
+_LOOK_DAYS: Final = 2
+"""No zone has ever set its clocks twice within this, and a day more."""
 
 
 class Gap(StrEnum):
@@ -93,8 +94,9 @@ def next_instant(
     offset = _steady_offset(zone, after.toordinal())
     if offset is not None:  # the short way, on nearly every day of the year
         local = next_local((after + offset).replace(tzinfo=None))
-        if local is not None and _steady_offset(zone, local.toordinal()) == offset:
-            return local.replace(tzinfo=UTC) - offset
+        if local is not None and (there := _steady_offset(zone, local.toordinal())) is not None:
+            # Clocks that are set on the way do no harm: had they touched a time, it would be the next one.
+            return local.replace(tzinfo=UTC) - there
     wall = after.astimezone(zone)
     ahead = _next_ahead(after, wall, next_local, zone, rule)
     if not rule.second_pass or not _repeats(wall):
@@ -130,20 +132,26 @@ def find_change(after: datetime, until: datetime, zone: ZoneInfo) -> datetime | 
     return jump_between(after, until, zone)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=8192)
 def clock_changes(zone: ZoneInfo, year: int) -> tuple[tuple[datetime, timedelta], ...]:
     """The instants of a year, by UTC, at which the zone's clocks are set, in order, and by how much."""
+    begin, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+    days = [datetime.fromordinal(at) for at in range(begin.toordinal() - 2, end.toordinal() + 4, _LOOK_DAYS)]
+    # By the zone's own clock, which answers six times as fast as when it is asked about instants.
+    offsets = [_known(zone.utcoffset(day)) for day in days]
     found = []
-    step, end = datetime(year, 1, 1, tzinfo=UTC) - _TICK, datetime(year + 1, 1, 1, tzinfo=UTC) - _TICK
-    while step < end:
-        following = min(step + _LOOK, end)
-        before, behind = step.astimezone(zone).utcoffset(), following.astimezone(zone).utcoffset()
-        assert before is not None
-        assert behind is not None
+    for place, (before, behind) in enumerate(pairwise(offsets)):
         if before != behind:
-            found.append((jump_between(step, following, zone), behind - before))
-        step = following
-    return tuple(found)
+            # Also where one of the two days begins in the hour that is missing, these hold the change between them.
+            low = days[place].replace(tzinfo=UTC) - max(before, behind)
+            high = days[place + 1].replace(tzinfo=UTC) - min(before, behind)
+            found.append((jump_between(low, high, zone), behind - before))
+    return tuple((change, by) for change, by in found if begin <= change < end)
+
+
+def _known(offset: timedelta | None) -> timedelta:
+    assert offset is not None, "a zone has an offset at every time"
+    return offset
 
 
 def _next_ahead(

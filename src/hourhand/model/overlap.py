@@ -34,6 +34,8 @@ class Sibling:
     """Since when it may start."""
     caught_up: bool = False
     """It was made after its due time."""
+    first_try: bool = False
+    """Nobody has tried it before, so it is not there for longer than it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,13 @@ def policy_for_caught_up(policy: Overlap, due: datetime, earlier: Sequence[Sibli
     if policy in _FEW_WAIT and not any(sibling.ready_at is None or sibling.ready_at <= due for sibling in earlier):
         return Overlap.QUEUE_ALL
     return policy
+
+
+def policy_for_nearly_caught_up(policy: Overlap, due: datetime, earlier: Sequence[Sibling]) -> Overlap:
+    """What counts for a run that was made on time, or so little later that it passes for that: it may be the last of
+    many that are caught up. What was made after its due time, all the others, was not in its way then."""
+    made_later = [sibling.first_try and sibling.ready_at is not None and sibling.ready_at > due for sibling in earlier]
+    return Overlap.QUEUE_ALL if policy in _FEW_WAIT and made_later and all(made_later) else policy
 
 
 def judge(

@@ -4,15 +4,17 @@ Each day of the time shown on which clocks are set is named if that touches the 
 what becomes of the times in them.
 """
 
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from hourhand.model.cron import Cron
-from hourhand.model.exclusion import TimingAround
-from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, load_zone
+from hourhand.model.exclusion import TimingAround, TooRare
+from hourhand.model.local_time import YEAR_MAX, DstRule, Gap, clock_changes, format_instant, load_zone
 from hourhand.model.rrule_text import Frequency, parse_parts
 from hourhand.model.schedule import AfterCompletion, CronSchedule, Every, RRuleSchedule, Schedule, Timing
 from hourhand.model.steps import Steps, TooManySteps
@@ -49,7 +51,7 @@ class Preview:
 
 def preview(timing: Timing, start: datetime, end: datetime | None, count_max: int) -> Preview:
     """The first `count_max` due times from `start` to `end`, both included."""
-    walked = _walk(timing, start, end, count_max + 1)
+    walked = _surely(timing, start, end, _walk(timing, start, end, count_max + 1))
     more = len(walked.times) > count_max or walked.cut_short
     times = walked.times[:count_max]
     until = end if end is not None and not more else (times[-1] if times else start)
@@ -87,6 +89,19 @@ def _walk(timing: Timing, start: datetime, end: datetime | None, count: int) -> 
     return _Walked(times, due)
 
 
+def _surely(timing: Timing, start: datetime, end: datetime | None, walked: _Walked) -> _Walked:
+    """Where nothing was found among what calendars leave out: whether there is anything, as for a new job."""
+    if walked.times or not walked.cut_short or not isinstance(timing, TimingAround):
+        return walked
+    try:
+        found = timing.find_after(start - _TICK)
+    except TooRare:
+        return walked
+    if found is not None and (end is None or found <= end):
+        return _Walked([found], cut_short=True)
+    return _Walked([], found)
+
+
 # --- notes ------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +116,10 @@ def _notes(timing: Timing) -> Iterator[str]:
                 yield "each further time is set when the run before it has ended"
             case RRuleSchedule():
                 yield from _rule_notes(schedule)
+    if timing.start_at is not None:
+        yield f"nothing is due before {format_instant(timing.start_at)} (start_at)"
+    if timing.end_at is not None:
+        yield f"nothing is due after {format_instant(timing.end_at)} (end_at)"
     if timing.jitter is not None:
         yield "starts are spread by the jitter; these are the due times, which it does not move"
     if timing.max_runs is not None:
@@ -143,9 +162,26 @@ def _cut_short_note(times: Sequence[datetime]) -> str:
 
 def _rule_notes(schedule: RRuleSchedule) -> Iterator[str]:
     parts = parse_parts(schedule.text)
-    days = parts.month_days or ((schedule.first.day,) if not parts.weekdays else ())
-    if parts.frequency is Frequency.MONTHLY and days and min(days) > 28:
-        yield f"months without a day {max(days)} are passed over; BYMONTHDAY=-1 is the last day of each month"
+    if parts.weekdays and parts.month_days:
+        yield "day of month and weekday are both set and must both match, in a rule unlike in a cron expression"
+    if parts.frequency not in (Frequency.YEARLY, Frequency.MONTHLY):
+        return
+    days, months = parts.month_days, parts.months or range(1, 13)
+    if not (days or parts.weekdays or parts.year_days or parts.weeks):  # as the first time says
+        days = (schedule.first.day,)
+        months = parts.months or ((schedule.first.month,) if parts.frequency is Frequency.YEARLY else months)
+    if not days or min(days) <= min(_month_length(month) for month in months):
+        return
+    if tuple(months) == (2,):
+        yield "only leap years have a February 29; other years are passed over"
+        return
+    which = f"a day {days[0]}" if len(days) == 1 else f"any of the days {', '.join(map(str, days))}"
+    yield f"months without {which} are passed over; BYMONTHDAY=-1 is the last day of each month"
+
+
+def _month_length(month: int) -> int:
+    """That of most years."""
+    return monthrange(2001, month)[1]
 
 
 # --- clock changes ----------------------------------------------------------------------------------------
@@ -203,7 +239,7 @@ def _day_of(change: datetime, zone: ZoneInfo) -> date:
 
 
 def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, timing: Timing) -> str | None:
-    next_local, fixed = _local_times(schedule)
+    next_local, fixed = _local_times(schedule, high)
     inside: list[datetime] = []
     local = next_local(low - _TICK)
     while local is not None and local < high and len(inside) <= _SHOWN_MAX:
@@ -226,9 +262,10 @@ def _effect(schedule: Schedule, low: datetime, high: datetime, forward: bool, ti
     return f"{names} {comes} twice and {is_} due {due} (overlap: {rule.overlap.value})"
 
 
-def _local_times(schedule: Schedule) -> tuple[Callable[[datetime], datetime | None], bool]:
+def _local_times(schedule: Schedule, until: datetime) -> tuple[Callable[[datetime], datetime | None], bool]:
+    """What gives a schedule's local times up to some time, and whether they are fixed."""
     if isinstance(schedule, CronSchedule):
         cron = Cron.parse(schedule.text, schedule.seed)
         return cron.next_local, cron.is_fixed_time
     assert isinstance(schedule, RRuleSchedule)
-    return schedule.rule.next_local, schedule.rule.is_fixed_time
+    return partial(schedule.rule.next_local, until=until), schedule.rule.is_fixed_time

@@ -11,16 +11,16 @@ Choices where the standard leaves some, or programs differ:
 - Combinations that the standard forbids are refused, as are years of other calendars (RSCALE).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from math import gcd
 from typing import Final, NamedTuple
 
 from hourhand.model.local_time import YEAR_MAX
 from hourhand.model.rrule_text import Frequency, Parts, RRuleFault, parse_parts
+from hourhand.model.rrule_year import NO_DAYS, Year, alike, bits_of, nth_bit, phase_of, shape, union, year_of
 from hourhand.model.steps import Steps
 
 SEARCH_DAYS_MAX: Final = 1500
@@ -29,17 +29,10 @@ SEARCH_DAYS_MAX: Final = 1500
 _DAY_SECONDS: Final = 86_400
 _STEP_TIMES_KEPT_MAX: Final = 1024
 _YEAR_STEPS: Final = 4
-_YEARS_KEPT_MAX: Final = 16
-"""Of one rule: planning asks for this year and the next."""
+_NEAR: Final = (1 << 900) - 1
+_YEARS_KEPT_MAX: Final = 32
+"""Of one rule. Most go by no more than 28 different ones, which come again and again."""
 _SECOND: Final = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Year:
-    days: int
-    """Bit n is set where the day n of the year (from 0) has times."""
-    times: Mapping[int, int] | None
-    """The times of each day where they differ between days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,8 @@ class RRule:
     _clock: "_Clock"
     _day_times: int
     """The times of every day, as seconds; not asked for with a frequency below a day."""
-    _years: dict[int, _Year] = field(compare=False, repr=False)
+    _years: dict[tuple[int, int], Year] = field(compare=False, repr=False)
+    """By the shape of a year, and by where in it the interval has come to."""
 
     @staticmethod
     def compile(text: str, first: datetime, last: datetime | None = None) -> "RRule":
@@ -66,14 +60,20 @@ class RRule:
         """It names times of day instead of a cadence within the day."""
         return self.parts.frequency <= Frequency.DAILY
 
-    def next_local(self, after: datetime, days_max: int | None = None) -> datetime | None:
-        """The first due local time strictly later than `after`; None beyond the last. With `days_max` no more days
-        are looked at, and `RRuleFault` says that this was not enough."""
+    def next_local(
+        self, after: datetime, days_max: int | None = None, until: datetime | None = None
+    ) -> datetime | None:
+        """The first due local time strictly later than `after`; None beyond the last, and perhaps beyond `until`, later
+        than which nobody asks for. With `days_max` no more days are looked at, and `RRuleFault` says that this was not
+        enough."""
         start = max(after.replace(microsecond=0, fold=0) + _SECOND, self.first)
-        for ordinal, seconds in self._days_from(start.date(), days_max):
-            left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
+        if until is not None and until < start:
+            return None
+        for ordinal, seconds in self._days_from(start.date(), days_max, until=until):
+            passed = _second_of(start) if ordinal == start.toordinal() else 0
+            left = seconds >> passed
             if left:
-                found = datetime.fromordinal(ordinal) + timedelta(seconds=_lowest(left))
+                found = datetime.fromordinal(ordinal) + timedelta(seconds=passed + _lowest(left))
                 return found if self.last is None or found <= self.last else None
         return None
 
@@ -90,7 +90,7 @@ class RRule:
             chosen = number if left is None else min(number, left)
             if ordinal >= since.toordinal() and due:
                 steps.take(number)
-                for second in _bits(due)[:chosen]:
+                for second in bits_of(due)[:chosen]:
                     found = datetime.fromordinal(ordinal) + timedelta(seconds=second)
                     if since <= found <= until and (self.last is None or found <= self.last):
                         yield found
@@ -101,6 +101,8 @@ class RRule:
 
     def count_local(self, begin: datetime, before: datetime, most: int, steps: Steps) -> int:
         """How many due times lie in [begin, before); where there are `most` or more, at least so many."""
+        if self._is_even:
+            return self._count_even(max(begin, self.first), before, steps)
         total, start = 0, max(begin, self.first)
         for ordinal, seconds in self._days_from(start.date(), None, steps):
             if total >= most or ordinal > before.toordinal():
@@ -112,23 +114,53 @@ class RRule:
     def nth_local(self, count: int, begin: datetime, steps: Steps) -> datetime | None:
         """The due time of that number, counted from `begin`, included; None if there are fewer."""
         start = max(begin, self.first)
+        while self._is_even and start.year < YEAR_MAX:
+            following = datetime(start.year + 1, 1, 1)  # noqa: DTZ001 - local
+            number = self._count_even(start, following, steps)
+            if number >= count:
+                break
+            start, count = following, count - number
         for ordinal, seconds in self._days_from(start.date(), None, steps):
             left = _from_time(seconds, start) if ordinal == start.toordinal() else seconds
             if left.bit_count() >= count:
-                return datetime.fromordinal(ordinal) + timedelta(seconds=_bits(left)[count - 1])
+                return datetime.fromordinal(ordinal) + timedelta(seconds=bits_of(left)[count - 1])
             count -= left.bit_count()
         return None
 
-    def _days_from(self, start: date, days_max: int | None, steps: Steps | None = None) -> Iterator[tuple[int, int]]:
-        """The days that have due times, from a day on, each with its due seconds."""
+    @property
+    def _is_even(self) -> bool:
+        """Whether every day that it names has the same times."""
+        return self.parts.frequency <= Frequency.DAILY and not self.parts.places
+
+    def _count_even(self, begin: datetime, before: datetime, steps: Steps) -> int:
+        """How many due times lie in [begin, before): days are counted year by year, and not looked at."""
+        if begin >= before:
+            return 0
+        total = self._named(before.date()) * (self._day_times ^ _from_time(self._day_times, before)).bit_count()
+        total -= self._named(begin.date()) * (self._day_times ^ _from_time(self._day_times, begin)).bit_count()
+        for number in range(begin.year, before.year + 1):
+            steps.take(_YEAR_STEPS)
+            january, length, _ = shape(number)
+            low = max(begin.toordinal() - january, 0)
+            days = self._year(number).days >> low & ((1 << max(min(before.toordinal() - january, length) - low, 0)) - 1)
+            total += days.bit_count() * self._day_times.bit_count()
+        return total
+
+    def _named(self, day: date) -> int:
+        """1 for a day that it names, 0 for others."""
+        return self._year(day.year).days >> day.toordinal() - shape(day.year)[0] & 1
+
+    def _days_from(
+        self, start: date, days_max: int | None, steps: Steps | None = None, until: datetime | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """The days that have due times, from a day on, each with its due seconds; up to the year of `until`."""
         year_steps, day_steps = (0, 0) if steps is None else _steps_of(self.parts, self._day_times)
         ordinal, left = start.toordinal(), days_max
-        for number in range(start.year, YEAR_MAX + 1):
-            if self.last is not None and number > self.last.year:
-                return
+        year_max = min([YEAR_MAX, *(end.year for end in (self.last, until) if end is not None)])
+        for number in range(start.year, year_max + 1):
             if steps is not None:
                 steps.take(year_steps)
-            january, length, _ = _shape(number)
+            january, length, _ = shape(number)
             year = self._year(number)
             day = max(ordinal - january, 0)
             bits = year.days >> day
@@ -147,21 +179,25 @@ class RRule:
                 day, bits = day + 1 + rest, bits >> 1 + rest
             ordinal = max(january + length, january + day)
 
-    def _year(self, year: int) -> _Year:
-        found = self._years.get(year)
+    def _year(self, year: int) -> Year:
+        phase = phase_of(self.parts, self.first, year)
+        if phase is None:
+            return NO_DAYS
+        like = alike(year), phase
+        found = self._years.get(like)
         if found is None:
             if len(self._years) >= _YEARS_KEPT_MAX:
                 self._years.clear()
-            found = self._years[year] = _year_of(self.parts, self.first, self._day_times, year)
+            found = self._years[like] = year_of(self.parts, self.first, self._day_times, year)
         return found
 
-    def _times_of(self, year: _Year, day: int, ordinal: int) -> tuple[int, int]:
+    def _times_of(self, year: Year, day: int, ordinal: int) -> tuple[int, int]:
         """The due seconds of a day, and how many whole days nothing more can follow if there are none."""
         if self.parts.frequency <= Frequency.DAILY:
             return (self._day_times if year.times is None else year.times[day]), 0
         unit = _UNITS[self.parts.frequency]
         step = unit * self.parts.interval
-        begin = (self.first.hour * 3600 + self.first.minute * 60 + self.first.second) // unit * unit
+        begin = _second_of(self.first) // unit * unit
         offset = (begin - _DAY_SECONDS * (ordinal - self.first.toordinal())) % step
         if offset >= _DAY_SECONDS:
             return 0, offset // _DAY_SECONDS - 1
@@ -188,152 +224,6 @@ def _steps_of(parts: Parts, day_times: int) -> tuple[int, int]:
         parts.frequency, 1
     )
     return _YEAR_STEPS + 366 // 4 + places // 4 + day_times.bit_count() // 100, 1
-
-
-# --- days -------------------------------------------------------------------------------------------------
-
-
-def _year_of(parts: Parts, first: datetime, day_times: int, year: int) -> _Year:
-    """The days of a year that a rule names, by all of its parts."""
-    if parts.frequency is Frequency.YEARLY and (year - first.year) % parts.interval:
-        return _Year(0, None)
-    days = _in_step(parts, first, year)
-    if days and parts.months:
-        days &= _union(_month_mask(year, month) for month in parts.months)
-    if days and parts.month_days:
-        days &= _month_days(parts.month_days, year)
-    if days and parts.year_days:
-        days &= _year_days(parts.year_days, year)
-    if days and parts.weeks:
-        days &= _weeks(parts.weeks, parts.week_start, year)
-    if days and parts.weekdays:
-        days &= _weekdays(parts, year)
-    if not parts.places or not days or parts.frequency > Frequency.DAILY:
-        return _Year(days, None)
-    return _placed(parts, day_times, days, year)
-
-
-def _in_step(parts: Parts, first: datetime, year: int) -> int:
-    """The days that the interval reaches, counted from the first time's own period."""
-    january, length = _shape(year)[:2]
-    whole = (1 << length) - 1
-    if parts.interval == 1 or parts.frequency > Frequency.DAILY:
-        return whole
-    if parts.frequency is Frequency.MONTHLY:
-        months = range(1, 13)
-        begin = first.year * 12 + first.month
-        return _union(_month_mask(year, month) for month in months if (year * 12 + month - begin) % parts.interval == 0)
-    if parts.frequency is Frequency.WEEKLY:
-        begin = _week_begin(first.toordinal(), parts.week_start)
-        return _repeated(begin, 7 * parts.interval, 0x7F, january, length)
-    if parts.frequency is Frequency.DAILY:
-        return _repeated(first.toordinal(), parts.interval, 1, january, length)
-    return whole
-
-
-def _repeated(begin: int, step: int, pattern: int, january: int, length: int) -> int:
-    """The pattern at `begin` and each `step` days from it, as far as it lies in the year."""
-    bits = 0
-    for at in range((begin - january) % step - step, length, step):
-        bits |= pattern << at if at >= 0 else pattern >> -at
-    return bits & ((1 << length) - 1)
-
-
-def _month_days(wanted: Sequence[int], year: int) -> int:
-    bits, (_, _, starts) = 0, _shape(year)
-    for month in range(12):
-        length = starts[month + 1] - starts[month]
-        for day in wanted:
-            at = day if day > 0 else length + 1 + day
-            if 1 <= at <= length:
-                bits |= 1 << starts[month] + at - 1
-    return bits
-
-
-def _year_days(wanted: Sequence[int], year: int) -> int:
-    length = _shape(year)[1]
-    places = (day if day > 0 else length + 1 + day for day in wanted)
-    return _union(1 << place - 1 for place in places if 1 <= place <= length)
-
-
-def _weeks(wanted: Sequence[int], week_start: int, year: int) -> int:
-    """Days by the number of their week; those at the edges may lie in a week of the year before or after."""
-    january, length = _shape(year)[:2]
-    bits = 0
-    for of_year in (year - 1, year, year + 1):
-        begin = _first_week(of_year, week_start)
-        count = (_first_week(of_year + 1, week_start) - begin) // 7
-        for number in wanted:
-            place = number if number > 0 else count + 1 + number
-            if 1 <= place <= count:
-                at = begin + 7 * (place - 1) - january
-                bits |= 0x7F << at if at >= 0 else 0x7F >> -at
-    return bits & ((1 << length) - 1)
-
-
-def _weekdays(parts: Parts, year: int) -> int:
-    january, length, starts = _shape(year)
-    spans = [(0, length)]
-    if parts.frequency is Frequency.MONTHLY or parts.months:
-        spans = list(pairwise(starts))
-    bits = 0
-    for weekday, nth in parts.weekdays:
-        offset = (weekday - (january - 1)) % 7
-        every = _repeated(january + offset, 7, 1, january, length)
-        if nth == 0:
-            bits |= every
-            continue
-        for begin, end in spans:
-            inside = every >> begin & ((1 << end - begin) - 1)
-            chosen = _nth_bit(inside, nth)
-            bits |= chosen << begin
-    return bits
-
-
-def _placed(parts: Parts, day_times: int, days: int, year: int) -> _Year:
-    """Of each period's times only those at the wanted places (BYSETPOS)."""
-    january, length, starts = _shape(year)
-    per_day = day_times.bit_count()
-    if parts.frequency is Frequency.DAILY:
-        spans = [(day, day + 1) for day in _bits(days)]
-    elif parts.frequency is Frequency.MONTHLY:
-        spans = list(pairwise(starts))
-    elif parts.frequency is Frequency.WEEKLY:
-        begin = _week_begin(january, parts.week_start) - january
-        spans = [(at, at + 7) for at in range(begin, length, 7)]
-    else:
-        spans = [(0, length)]
-    times = _bits(day_times)
-    found: dict[int, int] = {}
-    for begin, end in spans:
-        inside = _days_between(parts, year, days, begin, end)
-        for place in parts.places:
-            at = place - 1 if place > 0 else len(inside) * per_day + place
-            if 0 <= at < len(inside) * per_day:
-                day = inside[at // per_day]
-                found[day] = found.get(day, 0) | 1 << times[at % per_day]
-    kept = {day: seconds for day, seconds in found.items() if 0 <= day < length}
-    return _Year(_union(1 << day for day in kept), kept)
-
-
-def _days_between(parts: Parts, year: int, days: int, begin: int, end: int) -> list[int]:
-    """The days of a period, which for a week may reach over the edges of the year."""
-    length = _shape(year)[1]
-    inside = [day for day in range(max(begin, 0), min(end, length)) if days >> day & 1]
-    if begin >= 0 and end <= length:
-        return inside
-    january = _shape(year)[0]
-    weekdays = {weekday for weekday, _ in parts.weekdays}
-    beyond = [day for day in range(begin, end) if not 0 <= day < length]
-    # Of a week that has no day inside this year nothing can be chosen inside it.
-    outside = [
-        day
-        for day in beyond
-        if inside
-        and (january + day - 1) % 7 in weekdays
-        and (not parts.months or date.fromordinal(january + day).month in parts.months)
-    ]
-    return sorted(inside + outside)
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -405,32 +295,23 @@ def _filled(parts: Parts, first: datetime) -> Parts:
 @lru_cache(maxsize=1024)
 def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> int:
     """The seconds of a day, as bits. Shared by all rules that name the same times: it takes up to 11 kB."""
-    within_minute = _union(1 << second for second in seconds)
-    within_hour = _union(within_minute << 60 * minute for minute in minutes)
-    return _union(within_hour << 3600 * hour for hour in hours)
+    within_minute = union(1 << second for second in seconds)
+    within_hour = union(within_minute << 60 * minute for minute in minutes)
+    return union(within_hour << 3600 * hour for hour in hours)
 
 
 def _from_time(seconds: int, start: datetime) -> int:
     """Without the seconds of the day before a time."""
-    passed = start.hour * 3600 + start.minute * 60 + start.second
+    passed = _second_of(start)
     return seconds >> passed << passed
 
 
+def _second_of(local: datetime) -> int:
+    return local.hour * 3600 + local.minute * 60 + local.second
+
+
 def _chosen(bits: int, places: Sequence[int]) -> int:
-    return _union(_nth_bit(bits, place) for place in places) if places else bits
-
-
-def _nth_bit(bits: int, nth: int) -> int:
-    """The bit at that place among those set, counted from the end if negative; 0 if there is none."""
-    places = _bits(bits)
-    at = nth - 1 if nth > 0 else len(places) + nth
-    return 1 << places[at] if 0 <= at < len(places) else 0
-
-
-@lru_cache(maxsize=512)
-def _bits(bits: int) -> tuple[int, ...]:
-    """The places of the bits that are set. By their text: a day has 86,400 bits, and taking one away copies all."""
-    return tuple(place for place, digit in enumerate(reversed(bin(bits)[2:])) if digit == "1")
+    return union(nth_bit(bits, place) for place in places) if places else bits
 
 
 def _comb(step: int, offset: int) -> int:
@@ -445,35 +326,6 @@ def _comb(step: int, offset: int) -> int:
     return (bits & ((1 << step * count) - 1)) << offset
 
 
-def _union(masks: Iterable[int]) -> int:
-    bits = 0
-    for mask in masks:
-        bits |= mask
-    return bits
-
-
 def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
-@lru_cache(maxsize=512)
-def _shape(year: int) -> tuple[int, int, tuple[int, ...]]:
-    """The number of the first day, how many there are, and where each month begins; the end last."""
-    january = date(year, 1, 1).toordinal()
-    starts = tuple(date(year, month, 1).toordinal() - january for month in range(1, 13))
-    length = date(year, 12, 31).toordinal() - january + 1
-    return january, length, (*starts, length)
-
-
-def _month_mask(year: int, month: int) -> int:
-    starts = _shape(year)[2]
-    return (1 << starts[month]) - (1 << starts[month - 1])
-
-
-def _week_begin(ordinal: int, week_start: int) -> int:
-    return ordinal - (ordinal - 1 - week_start) % 7
-
-
-def _first_week(year: int, week_start: int) -> int:
-    """The first day of the first week, the one that has at least four days of the year."""
-    return _week_begin(date(year, 1, 4).toordinal(), week_start)
+    near = bits & _NEAR or bits  # of a day with 86,400 bits only the first few have to be looked at, mostly
+    return (near & -near).bit_length() - 1

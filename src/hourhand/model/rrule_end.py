@@ -72,9 +72,15 @@ def end_instant(text: str, end: RuleEnd | None, zone: ZoneInfo) -> datetime | No
 
 
 def end_of(
-    text: str, first: datetime, zone: ZoneInfo, choice: DstRule, since: datetime | None = None
+    text: str,
+    first: datetime,
+    zone: ZoneInfo,
+    choice: DstRule,
+    since: datetime | None = None,
+    steps: Steps | None = None,
 ) -> RuleEnd | None:
-    """What COUNT or UNTIL come to; None where the rule goes on for ever. Raises `RRuleFault`."""
+    """What COUNT or UNTIL come to; None where the rule goes on for ever. Raises `RRuleFault`, also where the steps,
+    which several rules may share, do not reach."""
     until = until_instant(text)
     if until is not None:
         return _shown(until, zone)
@@ -88,7 +94,7 @@ def end_of(
     if rule.next_local(first - _SECOND, SEARCH_DAYS_MAX) is None:
         return RuleEnd(first, None)
     try:
-        last = _nth_due(rule, count, zone, choice, since)
+        last = _nth_due(rule, count, zone, choice, since, steps or Steps(COUNT_STEPS_MAX))
     except TooManySteps:
         raise RRuleFault("rrule-syntax", f"COUNT={count} reaches too far", "use UNTIL or max_runs") from None
     return None if last is None else _shown(last, zone)
@@ -99,10 +105,11 @@ def _shown(instant: datetime, zone: ZoneInfo) -> RuleEnd:
     return RuleEnd(shown.replace(tzinfo=None, fold=0), shown.fold)
 
 
-def _nth_due(rule: RRule, count: int, zone: ZoneInfo, choice: DstRule, since: datetime | None) -> datetime | None:
+def _nth_due(
+    rule: RRule, count: int, zone: ZoneInfo, choice: DstRule, since: datetime | None, steps: Steps
+) -> datetime | None:
     """The due time of that number; None if there are fewer. Between two settings of the clocks local times are counted,
     which run along with real time; around them due times are walked over."""
-    steps = Steps(COUNT_STEPS_MAX)
     at = since or min(rule.first.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     left = count
     for near, far in _unsteady(zone, at):

@@ -345,13 +345,14 @@ class Union:
 
     def __init__(self, timing: Timing, steps: Steps | None = None) -> None:
         self._timing = timing
-        self._steps = steps
+        self.steps = steps
+        """What each question to a schedule is taken from."""
         self._known: list[tuple[datetime, datetime] | None] = [None] * len(timing.schedules)
         """Of each schedule: between these two it has no due time, and the second is one, or the end of all."""
 
     def next_after(self, instant: datetime) -> datetime | None:
         timing = self._timing
-        if len(timing.schedules) == 1 and self._steps is None:
+        if len(timing.schedules) == 1 and self.steps is None:
             return Timing.next_after(timing, instant)
         instant = instant.astimezone(UTC)
         if timing.start_at is not None and instant < timing.start_at:
@@ -372,10 +373,10 @@ class Union:
 
     def _asked(self, schedule: Schedule, instant: datetime) -> datetime | None:
         due = schedule.next_after(instant, self._timing)
-        if self._steps is not None:
+        if self.steps is not None:
             # A rule looks at each day between, also where it names none of them.
             days = ((due or _HORIZON) - instant).days if isinstance(schedule, RRuleSchedule) else 0
-            self._steps.take(1 + days // _RULE_DAYS_PER_STEP)
+            self.steps.take(1 + days // _RULE_DAYS_PER_STEP)
         return due
 
 

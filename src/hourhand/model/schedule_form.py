@@ -25,7 +25,7 @@ from hourhand.model.local_time import (
     load_zone,
 )
 from hourhand.model.rrule import SEARCH_DAYS_MAX
-from hourhand.model.rrule_end import end_of
+from hourhand.model.rrule_end import COUNT_STEPS_MAX, end_of
 from hourhand.model.rrule_text import Frequency, RRuleFault, normal_text, parse_parts
 from hourhand.model.schedule import (
     AfterCompletion,
@@ -38,6 +38,7 @@ from hourhand.model.schedule import (
     Schedule,
     Timing,
 )
+from hourhand.model.steps import Steps
 from hourhand.model.time_fields import expected, read_bound, read_instant, read_zone
 
 PAST_GRACE: Final = timedelta(hours=1)
@@ -126,6 +127,8 @@ class _Context:
     overlap: DstOverlap
     beside: Mapping[str, object] = field(default_factory=dict)
     """What else stands in the same object."""
+    steps: Steps = field(default_factory=lambda: Steps(COUNT_STEPS_MAX))
+    """For finding the ends of all rules of a job."""
 
     def refuse(self, pointer: str, code: str, message: str, **more: Any) -> None:
         self.faults.append(Fault(pointer, code, message, **more))
@@ -291,7 +294,8 @@ def _rule(text: str, first: _First, short: str | None, pointer: str, context: _C
     text, zone = normal_text(text), load_zone(context.zone or "UTC")
     try:
         fixed = parse_parts(text).frequency <= Frequency.DAILY
-        end = end_of(text, first.local, zone, DstRule(fixed, context.gap, context.overlap), first.since)
+        choice = DstRule(fixed, context.gap, context.overlap)
+        end = end_of(text, first.local, zone, choice, first.since, context.steps)
         last, fold = (None, None) if end is None else end
         schedule = RRuleSchedule(text, first.local, last, short, fold, first.since)
         here = context.now.astimezone(zone).replace(tzinfo=None, fold=0)
@@ -452,5 +456,10 @@ def _never_fires(timing: Timing, now: datetime) -> Fault:
     if timing.end_at is not None and timing.end_at < now:
         message = f"end_at has passed; the server's time is {format_instant(now)}"
         return Fault("/end_at", "schedule-never-fires", message)
-    pointer = "/schedule" if timing.end_at is None else "/end_at"
-    return Fault(pointer, "schedule-never-fires", "the schedule has no due time between now, start_at and end_at")
+    if timing.end_at is None:
+        since = now if timing.start_at is None else max(now, timing.start_at)
+        message = (
+            f"the schedule has no due time after {format_instant(since)}: it has ended by then, or never falls due"
+        )
+        return Fault("/schedule", "schedule-never-fires", message)
+    return Fault("/end_at", "schedule-never-fires", "the schedule has no due time between now, start_at and end_at")

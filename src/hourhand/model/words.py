@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from hourhand.model.cron import MACROS
+from hourhand.model.cron import HASH_DAY_MAX, MACROS
 from hourhand.model.local_time import format_instant
 from hourhand.model.rrule_end import until_instant
 from hourhand.model.rrule_text import Frequency, Parts, parse_parts
@@ -19,6 +19,7 @@ _MONTHS: Final = (
 )  # fmt: skip
 _SHORT_MONTHS: Final = {name[:3].upper(): number for number, name in enumerate(_MONTHS, start=1)}
 _CLOCKS_MAX: Final = 6
+_WHOLE_WEEK: Final = r"0-6|0-7|1-7|SUN-SAT|MON-SUN|(\*|0|1|SUN|MON)/1"
 _ORDINALS: Final = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", -1: "last", -2: "last but one"}
 _ITEMS_MAX: Final = 12
 
@@ -103,7 +104,7 @@ def _hour_words(text: str) -> str:
 
 def _day_words(day: str, weekday: str) -> str:
     day, weekday = (("*" if text == "?" else text) for text in (day, weekday))
-    if day == "*" and weekday == "*":
+    if day == "*" and (weekday == "*" or re.fullmatch(_WHOLE_WEEK, weekday)):
         return "every day"
     of_month = f"on {_list(day, _day_term)} of the month"
     of_week = f"on {_list(weekday, _weekday_term)}"
@@ -139,7 +140,8 @@ def _day_term(term: str) -> str:
         return "the last working day (Monday to Friday)"
     if match := re.fullmatch(r"L-([0-9]+)(W?)", term):
         near = "the working day nearest to " if match[2] else ""
-        return f"{near}{match[1]} day{'s' if match[1] != '1' else ''} before the last day"
+        before = f"the day {match[1]} day{'s' if match[1] != '1' else ''} before the last day"
+        return near + (before if int(match[1]) else "the last day")
     if match := re.fullmatch(r"([0-9]+)W", term):
         return f"the working day nearest to day {match[1]}"
     return _term(term, "day", str)
@@ -161,6 +163,8 @@ _RANGES: Final = {
     "second": (0, 60), "minute": (0, 60), "hour": (0, 24), "day": (1, 31), "month": (1, 12), "weekday": (0, 7),
 }  # fmt: skip
 """The first value of each field, and how many there are."""
+_HASH_LAST: Final = {"day": HASH_DAY_MAX, "weekday": 6}
+"""How far `H` goes where that is less far than others: every month has such a day."""
 
 
 def _goes_on(text: str, unit: str) -> bool:
@@ -169,8 +173,10 @@ def _goes_on(text: str, unit: str) -> bool:
 
 
 def _is_even(step: str, unit: str) -> bool:
-    """Whether a step goes on evenly from one hour, day or year to the next. Months differ, so none does there."""
-    return int(step) == 1 or (unit != "day" and _RANGES[unit][1] % int(step) == 0)
+    """Whether a step goes on evenly from one hour, day or year to the next. Months differ, so none does there; one as
+    long as the whole is better said by its one value."""
+    count = _RANGES[unit][1]
+    return int(step) == 1 or (unit != "day" and int(step) < count and count % int(step) == 0)
 
 
 def _term(term: str, unit: str, named: Callable[[str], str]) -> str:
@@ -190,7 +196,9 @@ def _term(term: str, unit: str, named: Callable[[str], str]) -> str:
     if not slash:
         return f"{unit} {named(low)}"
     first = _value(low, unit)
-    if _is_even(step, unit) and first - _RANGES[unit][0] < int(step):
+    if int(step) == 1:
+        return f"{unit} {named(low)} to {named(str(_last(unit)))}" if first < _last(unit) else f"{unit} {named(low)}"
+    if unit != "weekday" and _is_even(step, unit) and first - _RANGES[unit][0] < int(step):
         return f"every {step} {unit}s from {named(low)}"
     return _stepped(first, int(step), unit, named)
 
@@ -201,18 +209,25 @@ def _hash_term(body: str, step: str, unit: str) -> str:
     fixed = f"{'an' if unit == 'hour' else 'a'} {unit}{reach} fixed by the job's id"
     if not step:
         return fixed
-    if _is_even(step, unit) or within:
+    if within:
+        return f"every {step} {unit}s{reach} from one fixed by the job's id"
+    if _is_even(step, unit):
         return f"every {step} {unit}s from {fixed}"
-    return f"{fixed} and each {step} after it up to {_RANGES[unit][0] + _RANGES[unit][1] - 1}"
+    return f"{fixed} and each {step} after it up to {_HASH_LAST.get(unit, _last(unit))}"
 
 
 def _stepped(first: int, step: int, unit: str, named: Callable[[str], str]) -> str:
     """The values of a step one by one; where there are many, with the end after which it begins anew."""
     low, count = _RANGES[unit]
-    values = range(first, low + count, step)
+    values = range(first, (low + count - 1 if first == low else _last(unit)) + 1, step)
     if len(values) > _ITEMS_MAX:
         return f"every {step} {unit}s from {named(str(first))} to {named(str(values[-1]))}"
     return f"{unit}{'s' if len(values) > 1 else ''} {_and([named(str(value)) for value in values])}"
+
+
+def _last(unit: str) -> int:
+    """The last value of a field that is counted up from one that is named: of weekdays, Sunday once more."""
+    return 7 if unit == "weekday" else _RANGES[unit][0] + _RANGES[unit][1] - 1
 
 
 def _value(text: str, unit: str) -> int:
@@ -230,7 +245,7 @@ def _month(text: str) -> str:
 
 
 def _list(text: str, words: Callable[[str], str]) -> str:
-    return _and([words(term) for term in text.split(",")])
+    return _and(list(dict.fromkeys(words(term) for term in text.split(","))))
 
 
 def _and(items: Sequence[str]) -> str:
@@ -274,8 +289,9 @@ def rule_words(text: str, first: datetime, last: datetime | None) -> str:
 def _rule_days(parts: Parts, first: datetime) -> list[str]:
     said = []
     if parts.weekdays:
-        names = [_numbered(nth) + _WEEKDAYS[(weekday + 1) % 7] for weekday, nth in parts.weekdays]
-        said.append(f"on {_and(names)}")
+        within = "" if parts.frequency is Frequency.MONTHLY else " of the month" if parts.months else " of the year"
+        names = [_numbered(_WEEKDAYS[(weekday + 1) % 7], nth, within) for weekday, nth in parts.weekdays]
+        said.append(f"{'if it is' if parts.frequency is Frequency.DAILY else 'on'} {_and(names)}")
     if parts.month_days:
         said.append(f"on {_and([_counted('day', day) for day in parts.month_days])} of the month")
     if parts.year_days:
@@ -305,10 +321,12 @@ def _rule_times(parts: Parts, first: datetime) -> list[str]:
     return [f"at {_and([f'{hour:02d}:{minute:02d}{end}' for hour in hours for minute in minutes for end in tail])}"]
 
 
-def _numbered(nth: int) -> str:
+def _numbered(weekday: str, nth: int, within: str) -> str:
     if nth == 0:
-        return ""
-    return f"the {_ORDINALS[nth]} " if nth in _ORDINALS else f"number {nth} of "
+        return weekday
+    if nth in _ORDINALS:
+        return f"the {_ORDINALS[nth]} {weekday}{within}"
+    return f"{weekday} number {abs(nth)}{'' if nth > 0 else ' from the end'}{within}"
 
 
 def _counted(unit: str, number: int) -> str:

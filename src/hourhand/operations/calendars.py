@@ -12,7 +12,7 @@ import msgspec
 from hourhand.model.calendar import CalendarRule, calendar_to_json
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.errors import Conflict, Fault, InvalidFields, InvalidParameter, NotFound
-from hourhand.model.exclusion import around
+from hourhand.model.exclusion import TimingAround, TooRare, around
 from hourhand.model.icalendar import ICalendarFault, Imported, import_icalendar
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import Timing
@@ -175,9 +175,17 @@ async def faults_around(store: CalendarStore, namespace_id: int, timing: Timing,
 
 
 async def never_allowed(timing: Timing, rules: Mapping[str, CalendarRule], now: datetime) -> Faults:
-    """A fault where the calendars leave nothing of a schedule. To find that out can take a second."""
-    if await _CHECKS.run(lambda: around(timing, rules).next_after(now)) is not None:
+    """A fault where the calendars leave nothing of a schedule, or so little that none is found. To find that out can
+    take a second."""
+    bounded = around(timing, rules)
+    if not isinstance(bounded, TimingAround):
         return []
+    try:
+        if await _CHECKS.run(lambda: bounded.find_after(now)) is not None:
+            return []
+    except TooRare as rare:
+        hint = "choose due times that the calendars allow more often"
+        return [Fault("/calendars", "schedule-too-rare", str(rare), hint)]
     return [Fault("/calendars", "schedule-never-fires", "the calendars leave out every due time of the schedule")]
 
 

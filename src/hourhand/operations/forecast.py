@@ -325,7 +325,9 @@ async def _crowds(draft: _Draft, minutes: Sequence[ForecastMinute]) -> list[Crow
         )
         clear = None if clear is None else round(clear, 1)
         schedules = _schedules_at(draft, minute.at)
-        crowds.append(Crowd(minute.at, minute.due, minute.load, clear, _crowd_words(minute, clear), schedules))
+        several = any(falls_due_at(group.timing, minute.at, 2) for _, group in draft.groups[:GROUPS_ASKED])
+        words = _crowd_words(minute, "runs" if several else "jobs", clear)
+        crowds.append(Crowd(minute.at, minute.due, minute.load, clear, words, schedules))
         await asyncio.sleep(0)
     return crowds
 
@@ -349,8 +351,8 @@ def _schedules_at(draft: _Draft, at: datetime) -> list[CrowdSchedule]:
     return told
 
 
-def _crowd_words(minute: ForecastMinute, clear_seconds: float | None) -> str:
-    words = f"{minute.due:.0f} jobs at {minute.at:%H:%M} UTC"
+def _crowd_words(minute: ForecastMinute, due: str, clear_seconds: float | None) -> str:
+    words = f"{minute.due:.0f} {due} at {minute.at:%H:%M} UTC"
     if clear_seconds is None:
         return words
     if minute.load > 1:

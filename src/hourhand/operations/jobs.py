@@ -10,20 +10,16 @@ from uuid import UUID
 
 import msgspec
 
-from hourhand.model.calendar import CalendarRule
 from hourhand.model.catchup import CatchUp, plan
 from hourhand.model.errors import Conflict, DuplicateJob, Fault, InvalidFields, NotFound
-from hourhand.model.exclusion import TimingAround, around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.job import Job, JobDefinition
 from hourhand.model.keys import IdempotencyKey
-from hourhand.model.local_time import ZoneFault
 from hourhand.model.overlap import Fate, Sibling, judge
 from hourhand.model.policy import KeyFault, OnNextDue, Overlap, concurrency_key
 from hourhand.model.secret_refs import references
 from hourhand.model.states import LIVE_STATES, JobState, RunState
 from hourhand.model.templates import render, zone_or_utc
-from hourhand.operations.calendars import with_calendars
 from hourhand.operations.definition import (
     changes_timing,
     changes_work,
@@ -35,6 +31,7 @@ from hourhand.operations.definition import (
 from hourhand.operations.first_moments import PauseLooks, around_pauses, makes_recurring_runs
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
+from hourhand.operations.next_runs import NextRuns
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import may_lack_executors, placement_warnings
 from hourhand.operations.plain_jobs import PlainSubmissions
@@ -121,7 +118,7 @@ class JobOperations:
         self.plain = PlainSubmissions(kinds, clock, ids, bus, self._horizon, self._group)
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
-        self._calendars = calendars
+        self._next_runs = NextRuns(calendars)
         self._nodes = nodes
         self._pauses = pauses
         self._references = References(calendars, secrets, look_at_targets, artifacts)
@@ -153,7 +150,7 @@ class JobOperations:
             new.created_at, unique_key=request.unique_key,
         )  # fmt: skip
         if request.calendars:
-            [job] = await self._around_calendars(caller, [job])
+            [job] = await self._next_runs.shown(caller.namespace_id, [job])
         return Submitted(await self._with_warnings(job) if may_lack_executors(new.definition) else job)
 
     async def create_many(
@@ -219,7 +216,7 @@ class JobOperations:
         if job is None:
             raise NotFound("job", job_id)
         if job.definition.timing.calendars:
-            [job] = await self._around_calendars(caller, [job])
+            [job] = await self._next_runs.shown(caller.namespace_id, [job])
         return await self._with_warnings(job) if may_lack_executors(job.definition) else job
 
     async def _with_warnings(self, job: Job) -> Job:
@@ -229,7 +226,7 @@ class JobOperations:
     async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}
         jobs = await self._jobs.list_jobs(caller.namespace_id, before, limit + 1, skip, filters)
-        shown = await self._around_calendars(caller, jobs[:limit])
+        shown = await self._next_runs.shown(caller.namespace_id, jobs[:limit])
         return JobPage(shown, jobs[limit - 1].job_id if len(jobs) > limit else None)
 
     async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
@@ -382,12 +379,10 @@ class JobOperations:
         timing = job.definition.timing
         if timing.after_completion is not None:  # what follows is set when that run has ended
             return [] if job.next_due is None else [job.next_due]
-        if self._calendars is not None:
-            timing = await with_calendars(self._calendars, caller.namespace_id, timing)
         if timing.max_runs is not None:
             left = await self._jobs.runs_to_come(job.job_id, now)
             count = min(count, timing.max_runs if left is None else left)
-        return timing.due_between(now, datetime.max.replace(tzinfo=now.tzinfo), count)
+        return await self._next_runs.times(caller.namespace_id, timing, now, count)
 
     # --- steps -------------------------------------------------------------------------------------------
 
@@ -405,14 +400,6 @@ class JobOperations:
         """What the same request made when it came first. Asked when it is wrong: it may have been right then, if a time
         that it names has passed by now."""
         return () if key is None else await self._keyed.find(caller.namespace_id, key, now)
-
-    async def _around_calendars(self, caller: Caller, jobs: Sequence[Job]) -> Jobs:
-        """With the next due time that their calendars leave: a cursor also visits those that they do not."""
-        names = {name for job in jobs for name in job.definition.timing.calendars}
-        if not names or self._calendars is None:
-            return list(jobs)
-        rules = await self._calendars.find(caller.namespace_id, sorted(names))
-        return [_with_next_run(job, rules) for job in jobs]
 
     def _new_job(self, caller: Caller, request: JobRequest, now: datetime) -> NewJob:
         if request.namespace is not None and request.namespace != caller.namespace:
@@ -477,16 +464,6 @@ def refuse_other_version(job: Job, if_version: int | None) -> None:
     """Whoever names a version has seen that one, and wants nothing done to another."""
     if if_version is not None and job.version != if_version:
         raise Conflict("version-mismatch", f"the job has version {job.version}, not {if_version}", version=job.version)
-
-
-def _with_next_run(job: Job, rules: Mapping[str, CalendarRule]) -> Job:
-    timing = around(job.definition.timing, rules)
-    if job.next_due is None or not isinstance(timing, TimingAround):
-        return job
-    try:
-        return replace(job, next_due=timing.next_run(job.next_due))
-    except ZoneFault:
-        return job
 
 
 def _refuse_final(job: Job, verb: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from hourhand.model.overlap import Fate, Sibling, judge, policy_for_caught_up
+from hourhand.model.overlap import Fate, Sibling, judge, policy_for_caught_up, policy_for_nearly_caught_up
 from hourhand.model.states import EXECUTING_STATES, Reason
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.turn_stores import Turn, TurnStore, Unfinished
@@ -91,9 +91,8 @@ class Judge:
                 for row in unfinished[turn.job_id]
                 if row.sibling.run_id < turn.run_id or row.sibling.state in EXECUTING_STATES
             ]
-            overlap = (
-                policy_for_caught_up(turn.overlap, turn.scheduled_for, earlier) if turn.caught_up else turn.overlap
-            )
+            policy_for = policy_for_caught_up if turn.caught_up else policy_for_nearly_caught_up
+            overlap = turn.overlap if turn.asked_for else policy_for(turn.overlap, turn.scheduled_for, earlier)
             # Requests and catching up have bounds of their own for how many there are.
             boundless = turn.asked_for or overlap is not turn.overlap
             waiting_max = len(earlier) + 1 if boundless else turn.policy.overlap_max

@@ -11,9 +11,10 @@ from hourhand.database.connections import Connection, Database, Record, tried_tw
 from hourhand.database.queries import load_queries
 from hourhand.model.calendar import CalendarRule, calendar_from_json, calendar_to_json
 from hourhand.model.errors import Fault, InvalidFields
-from hourhand.model.exclusion import TimingAround, nothing_is_left
+from hourhand.model.exclusion import SEARCH_STEPS_MAX, TimingAround, TooRare, nothing_is_left
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.schedule import timing_from_json
+from hourhand.model.steps import Steps
 from hourhand.ports.calendar_stores import CalendarRow
 from hourhand.ports.stores import NEVER
 from hourhand.runtime.aside import Aside
@@ -23,6 +24,8 @@ from hourhand.store.timing_facts import TimingFacts
 _PAGE: Final = 1000
 _JOBS_CHECKED_MAX: Final = 1000
 """Jobs of a calendar that are asked whether anything is left of them when it is changed."""
+_STEPS_CHECKED_MAX: Final = 10 * SEARCH_STEPS_MAX
+"""What is looked at for all of them together."""
 _JOBS_NAMED_MAX: Final = 5
 _CHECKS: Final = Aside()
 """Going through the schedules of so many jobs takes a while."""
@@ -94,12 +97,19 @@ class Calendars:
             return
         facts = TimingFacts(self._database)
         rules = await facts.rules_of([row["job_id"] for row in rows], db)
-        left = await _CHECKS.run(lambda: _left_nothing(rows, rules, now))
+        left, rare = await _CHECKS.run(lambda: _left_nothing(rows, rules, now))
+        hint = "take it from these jobs first"
+        faults = []
         if left:
             more = " and others" if len(left) > _JOBS_NAMED_MAX else ""
             message = f"it would leave out every due time of {', '.join(left[:_JOBS_NAMED_MAX])}{more}"
-            hint = "take it from these jobs first, or pause them"
-            raise InvalidFields([Fault("", "schedule-never-fires", message, hint)])
+            faults.append(Fault("", "schedule-never-fires", message, hint))
+        if rare:
+            more = ", and so for others" if len(rare) > _JOBS_NAMED_MAX else ""
+            message = f"{'; '.join(rare[:_JOBS_NAMED_MAX])}{more}"
+            faults.append(Fault("", "schedule-too-rare", message, hint))
+        if faults:
+            raise InvalidFields(faults)
 
     async def _plan_anew(self, db: Connection, namespace_id: int, name: str, now: datetime) -> None:
         """Cursors visit every due time, also those that are left out, so a scheduler that reads the new rule does right
@@ -145,15 +155,26 @@ class Calendars:
         return await self._database.fetch_on(db, self._queries[query], **values)
 
 
-def _left_nothing(rows: Sequence[Record], rules: Mapping[UUID, Mapping[str, CalendarRule]], now: datetime) -> list[str]:
-    """The jobs of which calendars leave nothing; one more than are named."""
+def _left_nothing(
+    rows: Sequence[Record], rules: Mapping[UUID, Mapping[str, CalendarRule]], now: datetime
+) -> tuple[list[str], list[str]]:
+    """The jobs of which calendars leave nothing, and what is to be said of those of which perhaps nothing is left. Of
+    both together, one more than are named."""
     found: list[str] = []
+    rare: list[str] = []
+    looked = 0
     for row in rows:
-        if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now):
-            found.append(f"{row['name']} ({row['job_id']})")
-            if len(found) > _JOBS_NAMED_MAX:
-                break
-    return found
+        name = f"{row['name']} ({row['job_id']})"
+        steps = Steps(SEARCH_STEPS_MAX)
+        try:
+            if nothing_is_left(timing_from_json(from_json(row["timing"])), rules.get(row["job_id"], {}), now, steps):
+                found.append(name)
+        except TooRare as fault:
+            rare.append(f"of {name} {fault}")
+        looked += SEARCH_STEPS_MAX - steps.left
+        if len(found) + len(rare) > _JOBS_NAMED_MAX or looked > _STEPS_CHECKED_MAX:
+            break
+    return found, rare
 
 
 def _calendar(row: Record) -> CalendarRow:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hourhand.database.connections import Connection, Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, PauseSpan, Plan
+from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, PauseSpan, Plan, ready_when_made
 from hourhand.model.errors import Conflict
 from hourhand.model.exclusion import TimingAround
 from hourhand.model.local_time import ZoneFault
@@ -90,7 +90,7 @@ class JobAccounts:
             missed = missed + [MissedRange(due, due, 1, Reason.JOB_CANCELLED) for due in found.fires]
             missed = [gap if gap.reason in _TOLD_APART else replace(gap, reason=Reason.JOB_CANCELLED) for gap in missed]
         else:
-            await self.make_overdue(db, old, found.fires)
+            await self.make_overdue(db, old, found.fires, now)
         await self._keep_missed(db, old, missed)
         held = found.next_due if found.next_due is not None and found.next_due <= now else None
         return Settled(len(found.fires) if runs else 0, held)
@@ -203,9 +203,11 @@ class JobAccounts:
         [last] = await self._fetch(db, "last_due", job_id=old["job_id"])
         return ended_by(span, last["due"] or old["created_at"])
 
-    async def make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime]) -> None:
+    async def make_overdue(self, db: Connection, old: Record, fires: Sequence[datetime], now: datetime) -> None:
         if fires:
-            await self._fetch(db, "make_overdue", job_id=old["job_id"], dues=fires, once=old["due_at"] is not None)
+            ready = [ready_when_made(due, now) for due in fires]
+            once = old["due_at"] is not None
+            await self._fetch(db, "make_overdue", job_id=old["job_id"], dues=fires, ready=ready, once=once)
 
     async def _keep_missed(self, db: Connection, old: Record, missed: Sequence[MissedRange]) -> None:
         if missed:

@@ -317,7 +317,7 @@ class Jobs:
         where = (db, job_id, namespace_id, old["lane_id"], old["version"], definition)
         if fires:
             await self._set_cursor(*where, cursor or fires[0], gate_numbers, None)
-            await self._accounts.make_overdue(db, old, fires)
+            await self._accounts.make_overdue(db, old, fires, now)
         await self._set_cursor(*where, cursor, gate_numbers, until)
         if state is JobState.CANCELLED:
             await self._cancel_runs(db, old, now)

@@ -72,6 +72,7 @@ class Turns:
                     row["held_back"],
                     row["ready_at"],
                     _was_caught_up(row, jitters[row["job_id"]]),
+                    row["first_try"],
                 ),
             )
             for row in rows

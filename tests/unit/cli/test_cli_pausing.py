@@ -119,3 +119,23 @@ def test_a_job_shows_what_becomes_of_what_it_misses(
 ) -> None:
     stub.add_job("x", schedule=[{"cron": "@hourly"}], catchup=catchup)
     assert words in hourhand("job", "get", "x").stdout
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([None], "x is paused: due times while that lasts make no runs"),
+        (
+            ["2030-01-31T09:00:00Z", "2030-01-31T10:00:00Z"],
+            "x is paused: due times before 2030-01-31 11:00:00 CET make",
+        ),
+    ],
+)
+def test_the_next_times_of_a_paused_job_are_shown_with_what_the_pause_does_to_them(
+    hourhand: Run, stub: Stub, ends: list[str | None], said: str
+) -> None:
+    pause = {"scope": "job", "name": "", "paused_at": "2030-01-01T00:00:00Z", "paused_by": "ada", "reason": None}
+    stub.add_job("x", status="paused", pauses=[{**pause, "until": end} for end in ends])
+    shown = hourhand("job", "next", "x")
+    assert said in shown.stderr
+    assert "2030-01-31" in shown.stdout

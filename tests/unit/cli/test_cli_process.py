@@ -116,12 +116,6 @@ def test_what_is_wrong_with_something_that_has_no_fields_is_said_in_one_line(
     assert capsys.readouterr().err == "hourhand: '../x' leads out of the archive\n"
 
 
-def test_what_else_would_do_is_told_beside_what_was_probably_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    fault = errors.Fault("/txt", "unknown-field", "is not a field here", "did you mean 'text'?", ["text", "times"])
-    exits.report(errors.InvalidFields([fault]))
-    assert capsys.readouterr().err.endswith("  /txt: is not a field here (did you mean 'text'?) [or times]\n")
-
-
 def test_a_message_that_only_repeats_the_faults_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     faults = [errors.Fault("/kind", "x", "is unknown", allowed=["command", "http"]), errors.Fault("/a", "x", "is odd")]
     assert exits.report(errors.InvalidFields(faults)) == 2
@@ -129,6 +123,16 @@ def test_a_message_that_only_repeats_the_faults_is_left_out(capsys: pytest.Captu
         "hourhand: 2 fields are wrong",
         "  /kind: is unknown [one of command, http]",
         "  /a: is odd",
+    ]
+
+
+def test_what_is_allowed_is_listed_in_full_unless_the_message_has_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    some = errors.Fault("/day", "x", "write MON, SAT-SUN", allowed=["MON", "TUE", "SUN"])
+    every = errors.Fault("/gap", "x", "must be one of skip, fire_after", allowed=["skip", "fire_after"])
+    exits.report(errors.InvalidFields([some, every]))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  /day: write MON, SAT-SUN [one of MON, TUE, SUN]",
+        "  /gap: must be one of skip, fire_after",
     ]
 
 

@@ -95,7 +95,7 @@ def test_h_is_that_of_the_job_when_its_id_is_given(nowhere: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("60 * * * *",), "/schedule/cron: 60 is out of range: minute 0-59"),
+        (("60 * * * *",), "EXPRESSION: 60 is out of range: minute 0-59"),
         (("",), "the cron expression is empty"),
         (("@daily", "--tz", "Europe/Berln"), "did you mean Europe/Berlin"),
         (("@daily", "--from", "soon"), "'soon' is not a time"),

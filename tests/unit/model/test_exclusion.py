@@ -11,10 +11,11 @@ from hourhand.model.calendar import Blackout, CalendarRule, calendar_from_json, 
 from hourhand.model.calendar_form import read_calendar
 from hourhand.model.catchup import CatchUp, CatchUpPolicy
 from hourhand.model.errors import InvalidFields
-from hourhand.model.exclusion import TimingAround, around, plan_around
+from hourhand.model.exclusion import TimingAround, TooRare, around, nothing_is_left, plan_around
 from hourhand.model.schedule import Timing
 from hourhand.model.schedule_form import parse_timing
 from hourhand.model.states import Reason
+from hourhand.model.steps import Steps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 THURSDAY = datetime(2026, 12, 24, tzinfo=BERLIN).astimezone(UTC)
@@ -312,3 +313,83 @@ def test_calendars_have_bounds(more: dict[str, Any], pointer: str, code: str) ->
     with pytest.raises(InvalidFields) as caught:
         read_calendar(**more)
     assert [(fault.pointer, fault.code) for fault in caught.value.faults] == [(pointer, code)]
+
+
+# --- what is rare, and what never comes -------------------------------------------------------------------
+
+BUT_LEAP_DAYS = [f"{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 32) if (month, day) != (2, 29)]
+EXISTING = [text for text in BUT_LEAP_DAYS if text not in ("02-30", "02-31", "04-31", "06-31", "09-31", "11-31")]
+ALMOST_ALL_DAY = [{"day": "MON-SUN", "from": "00:01", "to": "00:00"}]
+
+
+@pytest.mark.parametrize("on_excluded", ["skip", "next_allowed"])
+def test_a_leap_day_on_a_sunday_is_found_also_where_the_next_one_is_decades_away(on_excluded: str) -> None:
+    timing = timing_of({"cron": "0 9 * * *"}, read_calendar(dates=EXISTING, weekly=[{"day": "MON-SAT"}]), on_excluded)
+    found = timing.find_after(datetime(2033, 1, 1, tzinfo=UTC))
+
+    assert found is not None
+    assert found.astimezone(BERLIN).date() == date(2060, 2, 29)
+
+
+def test_a_schedule_of_which_nothing_is_left_for_good_never_falls_due() -> None:
+    timing = timing_of(
+        {"cron": "0 9 * * *"}, read_calendar(weekly=[{"day": "MON-SUN", "from": "08:00", "to": "10:00"}])
+    )
+
+    assert timing.find_after(THURSDAY) is None
+
+
+def test_what_falls_due_beyond_what_is_looked_at_is_called_too_rare_and_not_never() -> None:
+    # It creeps by a second a day, and comes to the one minute that is left in 2115.
+    slow = timing_of(
+        {"every": "86399s", "anchor": "2026-12-24T09:00:00Z"}, read_calendar(weekly=ALMOST_ALL_DAY), zone="UTC"
+    )
+    with pytest.raises(TooRare, match=r"leave out every due time up to 20[0-9-]{8}, and no further was looked"):
+        slow.find_after(THURSDAY)
+    with pytest.raises(TooRare):
+        nothing_is_left(slow.without_calendars, {"x": slow.rules[0]}, THURSDAY)
+
+
+def test_a_calendar_with_dates_far_ahead_proves_nothing_about_the_time_before_them() -> None:
+    rule = read_calendar(dates=["2070-01-01"], weekly=[{"day": "MON-SUN", "from": "08:00", "to": "10:00"}])
+    with pytest.raises(TooRare):
+        timing_of({"cron": "0 9 * * *"}, rule).find_after(THURSDAY)
+
+
+def test_what_waits_for_a_time_after_the_end_of_its_schedule_has_no_next_run() -> None:
+    rule = read_calendar(blackouts=[{"from": "2026-12-24T00:00:00Z", "to": "2026-12-26T00:00:00Z"}])
+    timing = timing_of({"cron": "0 9 * * *"}, rule, "next_allowed", end_at="2026-12-25T12:00:00Z")
+
+    assert timing.next_run(datetime(2026, 12, 24, 8, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Apia", "America/New_York"])
+def test_days_of_every_year_in_a_row_are_left_out_as_each_of_them_would_be(zone: str) -> None:
+    chance = Random(zone)
+    days = [date(2028, 1, 1) + timedelta(days=place) for place in range(366)]
+    chosen = {day for begin in chance.sample(days, 6) for day in days if begin <= day < begin + timedelta(days=30)}
+    together = read_calendar(dates=sorted(f"{day:%m-%d}" for day in chosen))
+    for _ in range(2000):
+        instant = datetime(2005, 1, 1, tzinfo=UTC) + timedelta(minutes=chance.randrange(60 * 24 * 366 * 30))
+        local = instant.astimezone(ZoneInfo(zone))
+        alone = read_calendar(dates=[f"{local:%m-%d}"])
+        left_out = (local.month, local.day) in {(day.month, day.day) for day in chosen}
+        span, one = together.covering(instant, zone), alone.covering(instant, zone)
+        assert (span is not None) == left_out
+        if span is not None:
+            assert one is not None
+            assert span[0] <= instant < span[1]
+            last = (span[1] - timedelta(microseconds=1)).astimezone(ZoneInfo(zone))
+            assert all(
+                (edge.month, edge.day) in {(day.month, day.day) for day in chosen}
+                for edge in (span[0].astimezone(ZoneInfo(zone)), last)
+            )
+
+
+def test_a_year_of_days_that_are_left_out_is_passed_over_in_a_few_steps() -> None:
+    timing = timing_of({"cron": "0 9 * * *"}, read_calendar(dates=EXISTING, weekly=[{"day": "MON-SAT"}]))
+    steps = Steps(3000)
+    found = timing.find_after(datetime(2033, 1, 1, tzinfo=UTC), steps)
+    assert found is not None
+    assert found.astimezone(BERLIN).date() == date(2060, 2, 29)
+    assert steps.left > 2000

@@ -4,7 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hourhand.model.calendar import CalendarRule
+from hourhand.model.calendar_form import read_calendar
 from hourhand.model.cron import Cron
+from hourhand.model.exclusion import around
 from hourhand.model.forecast import (
     Pace,
     Tally,
@@ -132,3 +135,25 @@ def test_whether_a_schedule_is_part_of_a_minute() -> None:
     assert falls_due_at(cron("30 13 * * *", "Europe/Berlin"), minute(30))
     assert not falls_due_at(cron("30 13 * * *", "Europe/Berlin"), minute(31))
     assert falls_due_at(cron("59 30 12 * * *"), minute(30))
+
+
+def test_of_a_schedule_with_calendars_nothing_is_looked_at_beyond_what_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[datetime] = []
+    really = CalendarRule.covering
+
+    def covering(rule: CalendarRule, instant: datetime, zone: str) -> tuple[datetime, datetime] | None:
+        looked.append(instant)
+        return really(rule, instant, zone)
+
+    monkeypatch.setattr(CalendarRule, "covering", covering)
+    timing = Timing((CronSchedule("0 * * * *"),), calendars=("x",))
+    rule = read_calendar(
+        weekly=[{"day": "MON-SUN", "from": f"{hour:02d}:00", "to": f"{hour:02d}:01"} for hour in range(24)]
+    )
+    bounded = around(timing, {"x": rule})
+
+    assert not falls_due_at(bounded, START)
+    assert pace_of(bounded, START, DAY, 1000).times == [START]
+    assert max(looked) <= DAY + timedelta(minutes=1)

@@ -308,3 +308,18 @@ def test_events_that_take_too_much_work_are_refused_with_the_line_and_what_to_do
     said = str(caught.value)
     assert "too much work" in said or "more than a calendar holds" in said
     assert said.startswith("line ")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "DTSTART:20260301T090000",
+        "DTSTART:20260301T090000\nDTEND:20260301T100000\nTRANSP:TRANSPARENT",
+        "DTSTART:20260301T090000\nDTEND:20260301T100000\nSTATUS:CANCELLED",
+    ],
+)
+def test_a_file_that_leaves_out_nothing_is_told_of(event: str) -> None:
+    imported = icalendar.import_icalendar(events(event), None, NOW)
+    assert not imported.rule.blackouts
+    assert [note.partition(":")[0] for note in imported.notes] == ["nothing is left out"]
+    assert not icalendar.import_icalendar(events("DTSTART;VALUE=DATE:20260301"), None, NOW).notes

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourhand.model.overlap import Fate, Judgement, Sibling, judge, policy_for_caught_up
+from hourhand.model.overlap import (
+    Fate,
+    Judgement,
+    Sibling,
+    judge,
+    policy_for_caught_up,
+    policy_for_nearly_caught_up,
+)
 from hourhand.model.policy import OnNextDue, Overlap
 from hourhand.model.states import LIVE_STATES, RunState
 
@@ -67,6 +74,18 @@ def test_what_came_after_a_due_time_was_not_in_its_way() -> None:
         assert policy_for_caught_up(policy, due, [after, before]) is policy
     for policy in set(Overlap) - few_wait:
         assert policy_for_caught_up(policy, due, [after]) is policy
+
+
+def test_one_on_time_waits_for_what_was_made_after_its_due_time_and_for_nothing_else() -> None:
+    due = datetime(2030, 1, 1, tzinfo=UTC)
+    after = replace(RUNNING, ready_at=due + timedelta(seconds=1), first_try=True)
+    in_the_way = (replace(after, ready_at=due), replace(after, first_try=False), replace(after, ready_at=None))
+    for policy in (Overlap.SKIP, Overlap.QUEUE_ONE):
+        assert policy_for_nearly_caught_up(policy, due, [after]) is Overlap.QUEUE_ALL
+        assert policy_for_nearly_caught_up(policy, due, []) is policy
+        for other in in_the_way:
+            assert policy_for_nearly_caught_up(policy, due, [after, other]) is policy
+    assert policy_for_nearly_caught_up(Overlap.CANCEL_RUNNING, due, [after]) is Overlap.CANCEL_RUNNING
 
 
 def test_the_one_that_queue_one_has_wait_is_one_on_time_where_others_are_caught_up() -> None:

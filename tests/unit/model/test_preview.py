@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hourhand.model.calendar_form import read_calendar
+from hourhand.model.errors import InvalidFields
 from hourhand.model.exclusion import around
 from hourhand.model.preview import Preview, preview
 from hourhand.model.schedule import CronSchedule
@@ -275,7 +276,24 @@ def test_schedules_are_said_in_words(schedule: Any, words: str) -> None:
         ("0 0,12 * * *", "at 00:00 and 12:00 every day"),
         ("30 15 6 * * *", "at 06:15:30 every day"),
         ("0 0 L * *", "at 00:00 on the last day of the month"),
-        ("0 0 L-3 * *", "at 00:00 on 3 days before the last day of the month"),
+        ("0 0 L-3 * *", "at 00:00 on the day 3 days before the last day of the month"),
+        ("0 0 L-1,L-0 * *", "at 00:00 on the day 1 day before the last day and the last day of the month"),
+        ("0 0 L-3W * *", "at 00:00 on the working day nearest to the day 3 days before the last day of the month"),
+        ("0 0 * * 0-7", "at 00:00 every day"),
+        ("0 0 * * MON-SUN", "at 00:00 every day"),
+        ("0 0 * * 0,7", "at 00:00 on Sunday"),
+        ("0 0 * * */7", "at 00:00 on Sunday"),
+        ("0 0 1 */12 *", "at 00:00 on day 1 of the month in January"),
+        ("*/60 * * * *", "minute 0 of every hour every day"),
+        ("0 0 1,1 * *", "at 00:00 on day 1 of the month"),
+        ("0 0 * * 5/2", "at 00:00 on Friday and Sunday"),
+        ("0 0 * * 5/1", "at 00:00 on Friday to Sunday"),
+        ("5/1 * * * *", "minute 5 to 59 of every hour every day"),
+        ("0 0 H/10 * *", "at 00:00 on a day fixed by the job's id and each 10 after it up to 28 of the month"),
+        (
+            "H(0-29)/10 * * * *",
+            "every 10 minutes between 0 and 29 from one fixed by the job's id of every hour every day",
+        ),
         ("0 0 LW * *", "at 00:00 on the last working day (Monday to Friday) of the month"),
         ("0 0 15W * *", "at 00:00 on the working day nearest to day 15 of the month"),
         ("0 0 * * MON#2", "at 00:00 on the second Monday of the month"),
@@ -341,3 +359,91 @@ def test_500_times_are_shown_in_a_blink(schedule: Any, zone: str) -> None:
         assert len(preview(timing, NOW, None, 500).times) == 500
         taken.append(process_time() - began)
     assert min(taken) <= 0.1
+
+
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("step", range(1, 8))
+def test_the_weekdays_that_are_said_are_those_on_which_it_falls_due(first: int, step: int) -> None:
+    names = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    for text in (f"{first}/{step}", f"*/{step}"):
+        try:
+            found = shown({"cron": f"0 0 * * {text}"}, count=14)
+        except InvalidFields:  # a step that leads nowhere
+            continue
+        due = {names[time.weekday()] for time in found.times}
+        said = re.findall(r"(\w+day)(?: to (\w+day))?", found.words)
+        told: set[str] = set()
+        for begin, end in said:
+            low = names.index(begin)
+            high = names.index(end) if end else low
+            told |= {names[at % 7] for at in range(low, (high if high >= low else high + 7) + 1)}
+        assert told == due or (due == set(names) and "every day" in found.words), found.words
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("FREQ=YEARLY;BYDAY=20MO", "on Monday number 20 of the year"),
+        ("FREQ=YEARLY;BYDAY=-1SU", "on the last Sunday of the year"),
+        ("FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU", "on the last Sunday of the month, in March"),
+        (
+            "FREQ=MONTHLY;BYDAY=2TU,-3FR",
+            "on the second Tuesday and Friday number 3 from the end, at",
+        ),
+        ("FREQ=DAILY;BYDAY=MO", "Every day if it is Monday, at"),
+    ],
+)
+def test_the_weekdays_of_rules_are_said_with_the_period_in_which_they_are_counted(rule: str, words: str) -> None:
+    assert words in shown({"rrule": rule, "first": "2026-03-02T09:00"}).words
+
+
+@pytest.mark.parametrize(
+    ("schedule", "notes"),
+    [
+        ({"monthly": "2026-01-31T09:00"}, ["months without a day 31 are passed over"]),
+        ({"rrule": "FREQ=MONTHLY;BYMONTHDAY=30,31"}, ["months without any of the days 30, 31 are passed over"]),
+        ({"rrule": "FREQ=YEARLY;BYMONTHDAY=31"}, ["months without a day 31 are passed over"]),
+        ({"rrule": "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=31"}, []),
+        ({"rrule": "FREQ=MONTHLY;BYMONTHDAY=15,31"}, []),
+        ({"yearly": "2028-02-29T09:00"}, ["only leap years have a February 29"]),
+        ({"rrule": "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29"}, ["only leap years have a February 29"]),
+        ({"yearly": "2026-03-31T09:00"}, []),
+        (
+            {"rrule": "FREQ=MONTHLY;BYMONTHDAY=13;BYDAY=FR"},
+            ["day of month and weekday are both set and must both match"],
+        ),
+    ],
+)
+def test_rules_have_notes_on_days_that_are_rarer_than_they_look(schedule: dict[str, str], notes: list[str]) -> None:
+    given = {"first": "2026-03-02T09:00", **schedule} if "rrule" in schedule else schedule
+    found = shown(given, zone="UTC").notes
+    assert len(found) == len(notes)
+    assert all(told.startswith(note) for told, note in zip(found, notes, strict=True))
+
+
+def test_a_preview_tells_of_the_bounds_of_the_schedule() -> None:
+    timing = parse_timing(
+        {"daily": "2026-03-02T09:00"}, now=NOW, seed=0, start_at="2026-03-05T00:00:00Z", end_at="2026-03-07T00:00:00Z"
+    )
+    assert preview(timing, NOW, None, 10).notes == [
+        "nothing is due before 2026-03-05T00:00:00Z (start_at)",
+        "nothing is due after 2026-03-07T00:00:00Z (end_at)",
+    ]
+
+
+def test_a_preview_says_never_and_too_far_as_the_creation_of_a_job_does() -> None:
+    never = parse_timing({"cron": "0 9 * * SAT"}, now=NOW, seed=0, calendars=["x"])
+    found = preview(around(never, {"x": read_calendar(weekly=[{"day": "SAT"}])}), NOW, None, 10)
+    assert (found.times, found.more) == ([], False)
+    assert found.notes == ["the calendars leave out every due time, so it never falls due (x)"]
+
+    slow = {"every": "86399s", "anchor": "2026-03-01T08:00:00Z"}
+    rule = read_calendar(weekly=[{"day": "MON-SUN", "from": "00:01", "to": "00:00"}])
+    found = preview(around(parse_timing(slow, now=NOW, seed=0, calendars=["x"]), {"x": rule}), NOW, None, 10)
+    assert (found.times, found.more) == ([], True)
+    assert found.notes[-1].startswith("no time was found")
+
+    later = slow | {"anchor": "2026-03-01T03:00:00Z"}  # beyond what a preview walks over
+    found = preview(around(parse_timing(later, now=NOW, seed=0, calendars=["x"]), {"x": rule}), NOW, None, 10)
+    assert [time.isoformat() for time in found.times] == ["2055-07-28T00:00:59+00:00"]
+    assert found.more

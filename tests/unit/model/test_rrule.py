@@ -15,6 +15,8 @@ from hourhand.model.local_time import DstRule
 from hourhand.model.rrule import SEARCH_DAYS_MAX, RRule
 from hourhand.model.rrule_end import end_of
 from hourhand.model.rrule_text import COUNT_MAX, Frequency, RRuleFault, normal_text, parse_parts
+from hourhand.model.rrule_year import NO_DAYS, phase_of, year_of
+from hourhand.model.steps import Steps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIXED = DstRule(fixed=True)
@@ -248,3 +250,51 @@ def test_a_rule_that_fires_beyond_the_search_is_not_said_never_to_fire() -> None
     with pytest.raises(RRuleFault, match=r"does not fire within 4 years of 2027-01-01") as refused:
         rule.next_local(datetime(2027, 1, 1), SEARCH_DAYS_MAX)
     assert refused.value.code == "rrule-never-fires"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FREQ=YEARLY;BYMONTH=1,7;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=3,-3",
+        "FREQ=YEARLY;INTERVAL=3;BYDAY=20MO,-1SU",
+        "FREQ=YEARLY;BYWEEKNO=1,53,-1,-53;BYDAY=MO,TH,SU;WKST=SU",
+        "FREQ=YEARLY;BYWEEKNO=1,52,-53;BYDAY=MO,WE,SU",
+        "FREQ=YEARLY;BYYEARDAY=1,60,366,-366,-1",
+        "FREQ=MONTHLY;INTERVAL=5;BYMONTHDAY=29,-1",
+        "FREQ=MONTHLY;INTERVAL=7;BYDAY=MO,FR;BYSETPOS=-1,2",
+        "FREQ=WEEKLY;INTERVAL=3;BYDAY=MO,SA;BYSETPOS=-1",
+        "FREQ=WEEKLY;BYDAY=SU,MO;BYSETPOS=2;WKST=TH",
+        "FREQ=DAILY;INTERVAL=11;BYMONTH=1,2,12",
+        "FREQ=DAILY;BYHOUR=8,12;BYSETPOS=2;BYMONTHDAY=-1",
+    ],
+)
+def test_what_is_kept_of_one_year_is_right_for_every_other_that_is_taken_for_its_like(text: str) -> None:
+    first = datetime(1999, 1, 6, 9)
+    rule = RRule.compile(text, first)
+    for year in range(1999, 2201):
+        found = rule._year(year)
+        in_step = phase_of(rule.parts, first, year) is not None
+        assert found == (year_of(rule.parts, first, rule._day_times, year) if in_step else NO_DAYS), year
+    assert len(rule._years) <= 32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FREQ=DAILY;INTERVAL=3;BYHOUR=2,14;BYMINUTE=0,30",
+        "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,SU",
+        "FREQ=MONTHLY;BYMONTHDAY=31",
+        "FREQ=YEARLY;BYWEEKNO=1,53;BYDAY=TH",
+    ],
+)
+def test_times_counted_year_by_year_are_as_many_as_are_walked_over(text: str) -> None:
+    first, chance = datetime(2027, 2, 3, 14, 30), Random(3)
+    rule = RRule.compile(text, first)
+    walked = times(text, first, 3000)
+    for _ in range(200):
+        begin, before = sorted(first + timedelta(minutes=30 * chance.randrange(-500, 48 * 366 * 4)) for _ in range(2))
+        inside = [due for due in walked if begin <= due < before]
+        assert rule.count_local(begin, before, 10**9, Steps(10**6)) == len(inside)
+        if inside:
+            number = chance.randrange(len(inside))
+            assert rule.nth_local(number + 1, begin, Steps(10**6)) == inside[number]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hourhand.model.errors import InvalidFields
 from hourhand.model.preview import preview
 from hourhand.model.schedule import Gap, RRuleSchedule, Timing, describe, timing_from_json, timing_to_json
 from hourhand.model.schedule_form import parse_timing
@@ -138,3 +139,18 @@ def test_a_count_leaves_the_first_due_times_of_the_rule_without_it_whatever_the_
         counted = read({"rrule": f"{rule};COUNT={count}", "first": first.isoformat()}, now, zone, **choices)
         expected = without.due_between(now, EVER, count)
         assert counted.due_between(now, EVER, count + 5) == expected, (rule, zone, first, count, choices)
+
+
+def test_the_rules_of_one_job_share_what_is_looked_at_for_their_ends() -> None:
+    """Fifty that each take as long as one may would hold up everybody else for seconds."""
+    dear = [
+        {"rrule": f"FREQ=SECONDLY;INTERVAL=99991;COUNT={10_000 - place}", "first": "2026-03-02T09:00:00"}
+        for place in range(50)
+    ]
+    assert read(dear[0])
+    with pytest.raises(InvalidFields) as refused:
+        read(dear)
+    assert len(refused.value.faults) > 40
+    assert refused.value.faults[-1].message == "COUNT=9951 reaches too far"
+    daily = [{"rrule": f"FREQ=DAILY;COUNT={10_000 - place}", "first": "2026-03-02T09:00:00"} for place in range(50)]
+    assert read(daily)

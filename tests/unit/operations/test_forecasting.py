@@ -307,3 +307,14 @@ async def test_of_a_budget_only_the_runs_that_are_left_are_forecast() -> None:
     stored.add(Timing((CronSchedule("* * * * *"),), max_runs=7), runs_left=5)
     stored.add(Timing((AfterCompletion(timedelta(minutes=1), NOW + timedelta(minutes=1)),), max_runs=9), runs_left=3)
     assert (await asking(stored).forecast(ADA)).due == 2 + 5 + 3
+
+
+async def test_a_crowd_with_jobs_that_fall_due_several_times_a_minute_counts_runs() -> None:
+    stored = Stored()
+    stored.add(cron("0 0 * * *"), 420)
+    stored.add(cron("*/30 * * * * *"))
+
+    [crowd] = (await asking(stored).forecast(ADA)).crowds
+
+    assert crowd.due == 422
+    assert crowd.words.startswith("422 runs at 00:00 UTC")

@@ -40,12 +40,13 @@ UPDATE hourhand.timetable SET next_fire = @next_fire WHERE job_id = @job_id;
 SELECT next_fire FROM hourhand.timetable WHERE job_id = @job_id FOR UPDATE;
 
 -- name: make_overdue
--- Runs of due times that passed while nobody was planning, made before the cursor is set anew.
+-- Runs of due times that passed while nobody was planning, made before the cursor is set anew. They wait from when they
+-- are ready, which is when they are made unless that is hardly later.
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, expires_at)
-SELECT hourhand.scheduled_run_id(due, t.job_id), t.job_id, due, due, t.namespace_id, t.lane_id, t.version, 0, t.priority,
-       CASE WHEN @once::boolean AND NOT t.exclusive THEN 0 ELSE 1 END, t.gate_ids, due + t.expires_after
-  FROM hourhand.timetable t, unnest(@dues::timestamptz[]) AS due
+SELECT hourhand.scheduled_run_id(x.due, t.job_id), t.job_id, x.due, x.ready, t.namespace_id, t.lane_id, t.version, 0,
+       t.priority, CASE WHEN @once::boolean AND NOT t.exclusive THEN 0 ELSE 1 END, t.gate_ids, x.ready + t.expires_after
+  FROM hourhand.timetable t, unnest(@dues::timestamptz[], @ready::timestamptz[]) AS x(due, ready)
  WHERE t.job_id = @job_id
 ON CONFLICT DO NOTHING;
 

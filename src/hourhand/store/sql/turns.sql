@@ -57,12 +57,14 @@ SELECT w.run_id, w.job_id, w.scheduled_for, w.ready_at, j.policy,
 -- The unfinished runs of the given jobs that are in the way of some up to a last one, also the single one of a job that
 -- runs once: those before it, and what is in somebody's hands.
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0 AS retrying,
-       r.state = 1 AND r.waits_on = 0 AS held_back, r.cause = 1 AND r.attempt = 0 AS untried
+       r.state = 1 AND r.waits_on = 0 AS held_back, r.cause = 1 AND r.attempt = 0 AS untried,
+       r.cause = 1 AND r.attempt <= 1 AND NOT (r.state = 0 AND r.attempt > 0) AS first_try
   FROM hourhand.live_runs r
  WHERE r.run_id = ANY (@once_run_ids::uuid[])
  UNION
 SELECT r.job_id, r.run_id, r.state, r.scheduled_for, r.ready_at, r.state = 0 AND r.attempt > 0,
-       r.state = 1 AND r.waits_on = 0, r.cause = 1 AND r.attempt = 0
+       r.state = 1 AND r.waits_on = 0, r.cause = 1 AND r.attempt = 0,
+       r.cause = 1 AND r.attempt <= 1 AND NOT (r.state = 0 AND r.attempt > 0)
   FROM unnest(@job_ids::uuid[], @last_ids::uuid[]) AS x(job_id, last_id)
  CROSS JOIN LATERAL (
     SELECT * FROM hourhand.live_runs r
