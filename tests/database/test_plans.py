@@ -1,6 +1,7 @@
 """Plan guards: with a million finished and a hundred thousand live runs, every hot statement goes by an index and
 touches a bounded number of pages: at its first execution, and when PostgreSQL has settled for a plan (after five)."""
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from uuid import UUID
@@ -256,6 +257,17 @@ async def test_the_newest_finished_runs_are_read_off_the_end_of_their_index(grou
             namespace_id=NAMESPACE, states=FINAL_STATES, before=before, since=UUID(int=0), reasons=None, limit=50,
         )  # fmt: skip
         assert_by_index(plan, ground, 1000, rows=50)
+
+
+@both_ways
+async def test_runs_that_failed_are_read_off_an_index_that_has_no_others(ground: Ground, settled: bool) -> None:
+    plan = await explain(
+        ground, "runs.sql", "list_finished_runs", settled,
+        namespace_id=NAMESPACE, states=[11, 12], before=UUID(int=(1 << 128) - 1), since=UUID(int=0), reasons=None,
+        limit=50,
+    )  # fmt: skip
+    assert_by_index(plan, ground, 1000, rows=50)
+    assert re.search(r"runs_\d+_namespace_id_run_id_idx: [1-9]", plan.text), plan.text  # of `runs_unwell`
 
 
 @both_ways

@@ -60,16 +60,24 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
  ORDER BY r.run_id DESC;
 
 -- name: list_finished_runs
+-- Those that did not succeed have an index of their own: where nothing else is wanted, they are read off it.
 SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
-  FROM (SELECT * FROM hourhand.runs x
-         WHERE x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
-           AND x.state = ANY (@states::smallint[])
-           AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
-           AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
-         ORDER BY x.run_id DESC LIMIT @limit) r
+  FROM ((SELECT * FROM hourhand.runs x
+          WHERE 10 = ANY (@states) AND x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
+            AND x.state = ANY (@states::smallint[])
+            AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+            AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
+          ORDER BY x.run_id DESC LIMIT @limit)
+        UNION ALL
+        (SELECT * FROM hourhand.runs x
+          WHERE NOT 10 = ANY (@states) AND x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
+            AND x.state <> 10 AND x.state = ANY (@states)
+            AND x.run_id < @before AND x.run_id >= @since
+            AND (@reasons IS NULL OR x.reason = ANY (@reasons))
+          ORDER BY x.run_id DESC LIMIT @limit)) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
