@@ -59,6 +59,15 @@ def read_plainly(raw: bytes) -> dict[str, Any] | None:
     return value
 
 
+def read_plain_items(raw: bytes, items_max: int) -> list[Any] | None:
+    """The items of a batch as they stand, if there is nothing to object to; None leaves it to `read_batch`."""
+    try:
+        items = _decode(raw)
+    except _UNREADABLE:
+        return None
+    return items if type(items) is list and 0 < len(items) <= items_max and _is_clean(raw) else None
+
+
 def read_optional_body(raw: bytes, shape: type[_Shape]) -> tuple[_Shape, list[Fault]]:
     """The same, for routes where an absent body means all defaults."""
     return read_body(raw, shape) if raw.strip() else (shape(), [])

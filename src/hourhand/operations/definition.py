@@ -64,6 +64,7 @@ _PLAIN_MAX: Final = timedelta(days=3660)
 _UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]")
 _encode = msgspec.json.Encoder().encode
 _MARK: Final = MARK.encode()
+_NULL: Final = b"\\u0000"
 _SAMPLE_TIME: Final = datetime(2030, 1, 31, 9, tzinfo=UTC)
 _BASICS: Final = JobRequest.__struct_fields__.index("priority") + 1
 _NOTHING_MORE: Final = astuple(JobRequest(name=""))[_BASICS:]
@@ -230,12 +231,12 @@ def read_priority(given: int | str, pointer: str, refuse: Refuse) -> int:
 
 def has_null(text: bytes) -> bool:
     """Whether JSON text holds the character NUL, which PostgreSQL cannot store. An escaped backslash before is none."""
-    place = text.find(b"\\u0000")
+    place = text.find(_NULL)
     while place >= 0:
         slashes = place - len(text[:place].rstrip(b"\\"))
         if slashes % 2 == 0:
             return True
-        place = text.find(b"\\u0000", place + 1)
+        place = text.find(_NULL, place + 1)
     return False
 
 
@@ -329,9 +330,9 @@ def plain_instant(schedule: Any, now: datetime) -> datetime | None:
 def plain_payload(payload: Mapping[str, Any]) -> bytes | None:
     """The payload as JSON; None where there is more to it, or against it, than its kind can say."""
     encoded = _encode(payload)
-    if len(encoded) > PAYLOAD_BYTES_MAX or _MARK in encoded or SECRET_MARK in encoded or has_null(encoded):
+    if len(encoded) > PAYLOAD_BYTES_MAX or _MARK in encoded or SECRET_MARK in encoded:
         return None
-    return encoded
+    return None if _NULL in encoded and has_null(encoded) else encoded
 
 
 @lru_cache(maxsize=8)

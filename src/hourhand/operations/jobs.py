@@ -34,7 +34,7 @@ from hourhand.operations.group_read import GroupRead
 from hourhand.operations.next_runs import NextRuns
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import may_lack_executors, placement_warnings
-from hourhand.operations.plain_jobs import PlainSubmissions
+from hourhand.operations.plain_jobs import SLICE, PlainSubmissions
 from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
     Caller,
@@ -58,7 +58,6 @@ from hourhand.ports.secret_stores import SecretGrants
 from hourhand.ports.stores import JobStore, NewJob, NodeRow, RunStore
 from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionStore
 
-SLICE = 500
 """Jobs of a batch that are checked in one go."""
 CHANGES_TRIED_MAX = 50
 """In each round of writers that meet, one comes through."""
@@ -115,7 +114,7 @@ class JobOperations:
         self._bus = bus
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._group = GroupCommit(jobs.insert_jobs)
-        self.plain = PlainSubmissions(kinds, clock, ids, bus, self._horizon, self._group)
+        self.plain = PlainSubmissions(kinds, clock, ids, bus, self._horizon, self._group, jobs.insert_jobs)
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
         self._next_runs = NextRuns(calendars)

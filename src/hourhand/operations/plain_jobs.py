@@ -5,7 +5,7 @@ left alone: whatever is unusual, let alone wrong, is None here and takes the lon
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -19,9 +19,11 @@ from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.requests import Caller
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
-from hourhand.ports.stores import NewJob
+from hourhand.ports.stores import NEVER, NewJob
 
 _FIELDS: Final = frozenset({"name", "kind", "payload", "schedule", "queue", "priority"})
+SLICE: Final = 500
+"""Jobs of a batch that are looked at in one go."""
 _KINDS: Final = frozenset({"python", "command"})
 """Those whose jobs name nothing that must exist, and which every executor has."""
 
@@ -54,16 +56,43 @@ class PlainSubmissions:
         bus: EventBus,
         horizon: timedelta,
         group: GroupCommit[NewJob],
+        insert: Callable[[Sequence[NewJob]], Awaitable[None]],
     ) -> None:
+        """`insert` stores jobs in a transaction of their own."""
         self._kinds = kinds
         self._clock = clock
         self._ids = ids
         self._bus = bus
         self._horizon = horizon
         self._group = group
+        self._insert = insert
+        self._last: tuple[datetime | None, Any, datetime, Timing] = None, None, NEVER, immediately(NEVER)
+        """The schedule that was read last, when it was, and what it says: many jobs of a batch name the same time."""
 
     def read(self, caller: Caller, given: Mapping[str, Any]) -> PlainJob | None:
         """The job that a decoded body describes; None unless it is plain and all of it is right."""
+        return self._read(caller, given, self._clock.now())
+
+    async def read_many(self, caller: Caller, items: Sequence[Any]) -> list[NewJob] | None:
+        """The same of a batch, whose jobs are all submitted at one instant; None as soon as one is not plain."""
+        now = self._clock.now()
+        news: list[NewJob] = []
+        for place, given in enumerate(items):
+            if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
+                await asyncio.sleep(0)
+            job = self._read(caller, given, now) if type(given) is dict else None
+            if job is None:
+                return None
+            news.append(job.new)
+        return news
+
+    async def store_many(self, news: Sequence[NewJob]) -> None:
+        """Stores all or none, in a transaction of their own, and wakes executors if any is due."""
+        await self._insert(news)
+        if any(new.fires for new in news):
+            self._bus.publish(Topic.READY)
+
+    def _read(self, caller: Caller, given: Mapping[str, Any], now: datetime) -> PlainJob | None:
         get = given.get
         name, payload, schedule = get("name"), get("payload"), get("schedule")
         if payload is None:
@@ -85,11 +114,16 @@ class PlainSubmissions:
         judge = self._kinds.get(kind)
         if encoded is None or judge is None or judge.check(payload):
             return None
-        now = self._clock.now()
-        due = now if schedule is None else plain_instant(schedule, now)
-        if due is None:
-            return None
-        timing = immediately(now) if schedule is None else Timing((At(due),))
+        if schedule is None:
+            due, timing = now, immediately(now)
+        elif now is self._last[0] and schedule == self._last[1]:  # of a crowd
+            due, timing = self._last[2:]
+        else:
+            instant = plain_instant(schedule, now)
+            if instant is None:
+                return None
+            due, timing = instant, Timing((At(instant),))
+            self._last = now, schedule, due, timing
         definition = JobDefinition(
             name, kind, payload, timing, judge.needs(payload, name), queue, priority, owner=caller.name
         )

@@ -48,11 +48,14 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
     plain_jobs, plain_runs, plain_cursors = Packed(JOB_COLUMNS, []), Packed(RUN_COLUMNS, []), Packed(CURSOR_COLUMNS, [])
     job_rows, run_rows, cursor_rows = [], [], []
     facts: dict[str, list[tuple[Any, ...]]] = {}
+    timing, due_at, says_more = None, None, True
     for new in jobs:
         policy = new.definition.policy
         lane_id = lanes[lane_key(new.namespace_id, new.definition)]
-        due_at = new.definition.timing.only_instant
-        if due_at is not None and _says_little(new):
+        if new.definition.timing is not timing:  # which the jobs of a batch often share
+            timing = new.definition.timing
+            due_at, says_more = timing.only_instant, timing.says_more
+        if due_at is not None and not says_more and _says_little(new):
             job_id = new.job_id.bytes
             plain_jobs.rows.append(pack_job(new, job_id, lane_id, due_at))
             plain_runs.rows.extend([pack_run(new, job_id, lane_id, due) for due in new.fires])
@@ -88,7 +91,7 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
 
 def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[str, list[Any]] | None:
     """The same for a single statement; None unless they are few, and plain jobs that run once."""
-    if len(jobs) > FEW_MAX or not all(new.definition.timing.only_instant and _says_little(new) for new in jobs):
+    if len(jobs) > FEW_MAX or not all(_runs_once(new) and _says_little(new) for new in jobs):
         return None
     definitions = [new.definition for new in jobs]
     return {
@@ -143,12 +146,15 @@ def _job_row(new: NewJob, lane_id: int, due_at: datetime | None) -> tuple[Any, .
     )
 
 
+def _runs_once(new: NewJob) -> bool:
+    return new.definition.timing.only_instant is not None and not new.definition.timing.says_more
+
+
 def _says_little(new: NewJob) -> bool:
-    """Whether the columns that every job has say all there is to say of one that runs once."""
+    """Whether the columns that every job has say all there is to say of one that runs once, but for its time."""
     definition = new.definition
     return (
-        not definition.timing.says_more
-        and definition.retry is DEFAULT_RETRY
+        definition.retry is DEFAULT_RETRY
         and definition.catchup is CATCHUP_DEFAULT
         and definition.timeout_seconds is None
         and not definition.labels

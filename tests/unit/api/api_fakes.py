@@ -96,6 +96,9 @@ class NothingPlain:
     def read(self, caller: Caller, given: object) -> None:
         return None
 
+    async def read_many(self, *_: Any) -> None:
+        return None
+
 
 @dataclass
 class FakeJobs:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from api_fakes import BOUND_TOKEN, TOKEN, FakeAccess
 from operator_fakes import FakeBus
@@ -128,6 +129,7 @@ class Site:
         patience: Patience = service.patience
         self.short = ShortRoad(long_road, jobs, authenticator, settings, self.room, patience, lambda: self.seconds)
         self.long = gate
+        self.jobs = jobs
 
     async def submit(
         self,
@@ -183,6 +185,49 @@ async def test_a_plain_job_is_stored_and_answered_as_on_the_long_road_byte_for_b
     assert encode(short.store.stored) == encode(long.store.stored)
     assert short.bus.told == long.bus.told
     assert short.room._taken == 0
+
+
+async def _nothing_is_plain(*_: Any) -> None:
+    return None
+
+
+async def both_ways(batch: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Site, Any, Any]:
+    """A batch along its short way, where it is plain, and along the long one."""
+    short, long = await Site().warm(), await Site().warm()
+    monkeypatch.setattr(long.jobs.plain, "read_many", _nothing_is_plain)
+    path = {"path": f"{PATH}/batch"}
+    return short, long, await short.submit(batch, **path), await long.submit(batch, **path)
+
+
+def stored(site: Site) -> list[Any]:
+    return [msgspec.structs.replace(new, job_id=None) for new in site.store.stored]
+
+
+@pytest.mark.parametrize("times", [1, 700])
+async def test_a_batch_of_plain_jobs_is_stored_and_answered_as_on_the_long_road(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = b"[" + b",".join(PLAIN * times) + b"]"
+    short, long, taken, wanted = await both_ways(batch, monkeypatch)
+    assert (taken[0], len(taken[2])) == (wanted[0], len(wanted[2])) == (202, len(wanted[2]))
+    assert encode(stored(short)) == encode(stored(long))
+    assert len(short.store.stored) == times * len(PLAIN)
+    assert len({new.job_id for new in short.store.stored}) == times * len(PLAIN)
+    assert short.bus.told == long.bus.told
+    monkeypatch.setattr(short.jobs, "create_many", None)  # which is the long way
+    assert (await short.submit(batch, path=f"{PATH}/batch"))[0] == 202
+
+
+@pytest.mark.parametrize("body", UNUSUAL)
+async def test_a_batch_with_anything_unusual_or_wrong_is_answered_as_on_the_long_road(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in (b'[{"name":"a"},' + body + b"]", b"[" + body + b"]"):
+        short, long, taken, wanted = await both_ways(batch, monkeypatch)
+        assert taken[0] == wanted[0]
+        if taken[0] != 202:  # what is stored has an id, and which one is chance
+            assert taken == wanted
+        assert encode(stored(short)) == encode(stored(long))
 
 
 @pytest.mark.parametrize("body", UNUSUAL)

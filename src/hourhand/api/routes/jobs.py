@@ -6,7 +6,14 @@ from typing import Final
 
 from hourhand.api.answers import Answer, header, json_answer, replay_header
 from hourhand.api.cursors import make_cursor, read_cursor
-from hourhand.api.decoding import decode_optional_body, read_batch, read_body, read_lines, read_optional_body
+from hourhand.api.decoding import (
+    decode_optional_body,
+    read_batch,
+    read_body,
+    read_lines,
+    read_optional_body,
+    read_plain_items,
+)
 from hourhand.api.endpoints import NDJSON, Call, Endpoint
 from hourhand.api.faults import FAULTS_MAX, all_faults
 from hourhand.api.parameters import CURSOR, IDEMPOTENCY_KEY, IF_MATCH, Parameter, Query, limit_parameter, pick
@@ -28,8 +35,9 @@ from hourhand.api.views import (
 from hourhand.model.errors import Fault, InvalidParameter
 from hourhand.model.job import PRIORITY_WORDS
 from hourhand.model.states import JobState
-from hourhand.operations.jobs import SLICE, JobOperations
+from hourhand.operations.jobs import JobOperations
 from hourhand.operations.pausing import read_resume
+from hourhand.operations.plain_jobs import SLICE
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -194,6 +202,8 @@ class JobRoutes:
 
     async def create_many(self, call: Call) -> Answer:
         key = call.idempotency_key(_BATCH)
+        if key is None and call.content_type != NDJSON and (plain := await self._plain_batch(call)) is not None:
+            return plain
         read = read_lines if call.content_type == NDJSON else read_batch
         requests, form = read(call.body, JobRequest, self._settings.batch_items_max)
         namespace, clashes = _one_namespace(call, requests)
@@ -202,6 +212,15 @@ class JobRoutes:
         caller = await _caller_for(call, namespace)
         made = await self._jobs.create_many(caller, requests, key)
         return json_answer(BatchView(made.job_ids, len(made.job_ids)), 202, replay_header(made.replayed))
+
+    async def _plain_batch(self, call: Call) -> Answer | None:
+        """The short way of a batch of plain jobs; None leaves it, from its beginning, to whoever knows all else."""
+        items = read_plain_items(call.body, self._settings.batch_items_max)
+        news = None if items is None else await self._jobs.plain.read_many(call.caller, items)
+        if not news:
+            return None
+        await self._jobs.plain.store_many(news)
+        return json_answer(BatchView([new.job_id for new in news], len(news)), 202)
 
     async def _faults_of_many(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Fault]:
         faults: list[Fault] = []
