@@ -114,7 +114,6 @@ _SERVICE_ADDRESS: Final = re.compile(r"(tcp|udp)://\S+:\d+")
 _TABLES: Final = ("executor.resources",)
 """Lists of texts like gpu=2 that a file may also write as a table: { gpu = 2 }."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
 _WHOLE_MOST: Final = 2**31 - 1
 _SECONDS_MOST: Final = 366 * 86400.0
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # others: from 1 for whole numbers, above 0 for the rest
@@ -302,9 +301,8 @@ class _Draft:
         }
         rooms["embedded"] = with_buffers(rooms["embedded"], usable_memory())
         submit = SubmitSettings(horizon_seconds=values["scheduler.horizon_seconds"])
-        settings = tuple(self.found[name] for name in self.keys)
-        files, home = tuple(self._files), values["home"]
-        return Config(home=home, name=values["name"], submit=submit, settings=settings, files=files, **rooms)
+        settings, files = tuple(self.found[name] for name in self.keys), tuple(self._files)
+        return Config(values["home"], values["name"], submit=submit, settings=settings, files=files, **rooms)
 
 
 def section_classes() -> dict[str, Any]:

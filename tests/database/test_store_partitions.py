@@ -78,7 +78,7 @@ async def test_a_new_partition_has_the_indexes_and_refuses_what_the_table_refuse
             f"{store.database.schema}.runs_20300107",
         )
     columns = {row["indexdef"].partition("btree ")[2] for row in names}
-    assert columns == {"(namespace_id, run_id)", "(job_id, run_id)"}
+    assert columns == {"(namespace_id, run_id)", "(job_id, run_id)", "(namespace_id, run_id) WHERE (state <> 10)"}
     assert checks == 1
 
 
