@@ -45,7 +45,8 @@ class Extent:
     seconds: float
 
     def pick(self, full: float, quick: float) -> str:
-        return f"{quick if self.quick else full:g}"
+        chosen = quick if self.quick else full
+        return str(int(chosen)) if chosen == int(chosen) else f"{chosen:g}"  # else a million would be 1e+06
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,12 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
 # --- rows -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("full", "word"), [(10_000_000, "10000000"), (120, "120"), (0.25, "0.25"), (30.0, "30")])
+def test_how_much_is_measured_is_written_as_commands_read_it(scripts: Any, full: float, word: str) -> None:
+    extent = scripts("table").Extent(quick=False, pairs=5, seconds=30)
+    assert extent.pick(full, 1) == word
+
+
 def test_a_row_says_its_bar_what_was_measured_and_whether_that_is_enough(scripts: Any) -> None:
     table = scripts("table")
     figures = [
