@@ -6,7 +6,8 @@ recorded is held to the lowest ratio of those that are.
 
 So that other work on the machine does not decide:
 - A rate is one of the time that nobody else took: jobs divided by the core-seconds which the work used or left idle. On
-  a machine without company that is the rate; and what others or the host take away counts for nobody.
+  a machine without company that is the rate; and what others or the host take away counts for nobody. Of future jobs
+  only what was used counts, see `unhindered`.
 - A first look takes two pairs of each mode. A mode whose median is not clearly well, at least 0.95 of the record, gets
   three pairs more, whatever they say, and the median of all five decides.
 - Two cores are used, however many there are.
@@ -102,10 +103,12 @@ async def look(pair: PairOf, bars: Mapping[str, float]) -> dict[str, list[float]
     return found
 
 
-def unhindered(found: Mapping[str, Any]) -> float:
-    """Jobs for each core-second that the work used or left idle."""
+def unhindered(found: Mapping[str, Any], mode: str) -> float:
+    """Jobs for each core-second that the work used; or left idle, where nothing keeps it from going on. Future jobs of
+    ours are due seconds after they are submitted: a short run of them is idle by half whatever they cost."""
     used, machine = sum(found["cpu"].values()), found["machine"]
-    return float(found["jobs_per_second"] / (used + machine["idle"] + machine["disk_wait"]))
+    idle = machine["idle"] + machine["disk_wait"] if mode == "immediate" else 0.0
+    return float(found["jobs_per_second"] / (used + idle))
 
 
 def merged(record: Record, build: str, found: Mapping[str, Sequence[float]], *, lower: bool) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Sides:
         else:
             ours = await self._ours(mode)
             base = await self._floor(mode)
-        ratio = unhindered(ours) / unhindered(base)
+        ratio = unhindered(ours, mode) / unhindered(base, mode)
         rates = f"floor {base['jobs_per_second']:8,.0f}/s   hourhand {ours['jobs_per_second']:8,.0f}/s"
         others = f"others {others_of(base) or 0.0:.2f} and {others_of(ours) or 0.0:.2f} cores"
         print(f"{mode:9} pair {number + 1}: {rates}   {others}   ratio {ratio:.3f}", flush=True)

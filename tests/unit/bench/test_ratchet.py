@@ -114,10 +114,12 @@ async def test_a_real_loss_is_still_one_after_five_pairs(ratchet) -> None:
 def test_what_others_take_of_the_machine_does_not_count(ratchet) -> None:
     alone = {"jobs_per_second": 20_000.0, "cpu": {"a": 1.5, "b": 0.3}, "machine": {"idle": 0.15, "disk_wait": 0.05}}
     beside = {"jobs_per_second": 10_000.0, "cpu": {"a": 0.75, "b": 0.15}, "machine": {"idle": 0.1, "disk_wait": 0.0}}
-    assert ratchet.unhindered(alone) == pytest.approx(10_000)
-    assert ratchet.unhindered(beside) == pytest.approx(10_000)
+    assert ratchet.unhindered(alone, "immediate") == pytest.approx(10_000)
+    assert ratchet.unhindered(beside, "immediate") == pytest.approx(10_000)
     waiting = {**alone, "jobs_per_second": 10_000.0, "cpu": {"a": 0.9}, "machine": {"idle": 1.1, "disk_wait": 0.0}}
-    assert ratchet.unhindered(waiting) == pytest.approx(5_000)  # to wait where nobody is in the way is to be slow
+    # To wait where nobody is in the way is to be slow; but future jobs must wait for their time.
+    assert ratchet.unhindered(waiting, "immediate") == pytest.approx(5_000)
+    assert ratchet.unhindered(waiting, "future") == pytest.approx(10_000 / 0.9)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------
