@@ -34,7 +34,7 @@ from hourhand.operations.group_read import GroupRead
 from hourhand.operations.next_runs import NextRuns
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
 from hourhand.operations.placement import may_lack_executors, placement_warnings
-from hourhand.operations.plain_jobs import SLICE, PlainSubmissions
+from hourhand.operations.plain_jobs import PlainSubmissions
 from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
     Caller,
@@ -57,6 +57,7 @@ from hourhand.ports.job_kind import JobKind
 from hourhand.ports.secret_stores import SecretGrants
 from hourhand.ports.stores import JobStore, NewJob, NodeRow, RunStore
 from hourhand.ports.submission_stores import Duplicates, Submission, SubmissionStore
+from hourhand.runtime.aside import Breath
 
 """Jobs of a batch that are checked in one go."""
 CHANGES_TRIED_MAX = 50
@@ -160,9 +161,10 @@ class JobOperations:
         now = self._clock.now()
         faults: Faults = []
         news = []
+        breath = Breath()
         for place, request in enumerate(requests):
-            if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
-                await asyncio.sleep(0)
+            if breath.is_out():  # a large batch, or one of dear schedules, must not keep everybody else waiting
+                await breath.take()
             try:
                 news.append(self._new_job(caller, request, now))
             except InvalidFields as wrong:

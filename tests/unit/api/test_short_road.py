@@ -1,6 +1,7 @@
 """Plain submissions take a shorter road; nobody can tell but by the clock."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -216,6 +217,32 @@ async def test_a_batch_of_plain_jobs_is_stored_and_answered_as_on_the_long_road(
     assert short.bus.told == long.bus.told
     monkeypatch.setattr(short.jobs, "create_many", None)  # which is the long way
     assert (await short.submit(batch, path=f"{PATH}/batch"))[0] == 202
+
+
+async def test_a_batch_whose_jobs_take_long_to_judge_lets_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = await Site().warm()
+    judge, turns = site.jobs._new_job, 0
+
+    def judge_slowly(*given: Any) -> NewJob:
+        begun = time.perf_counter()
+        while time.perf_counter() < begun + 0.011:
+            pass
+        return judge(*given)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    monkeypatch.setattr(site.jobs, "_new_job", judge_slowly)
+    at_it = asyncio.create_task(others())
+    body = b"[" + b",".join([b'{"name":"a","labels":{"a":"b"}}'] * 6) + b"]"
+    assert (await site.submit(body, path=f"{PATH}/batch"))[0] == 202
+    at_it.cancel()
+    assert turns >= 3
 
 
 @pytest.mark.parametrize("body", UNUSUAL)

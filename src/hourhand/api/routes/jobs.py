@@ -1,6 +1,5 @@
 """/api/v1/jobs: submit, look, change, pause, run now, cancel."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -37,7 +36,6 @@ from hourhand.model.job import PRIORITY_WORDS
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.pausing import read_resume
-from hourhand.operations.plain_jobs import SLICE
 from hourhand.operations.requests import (
     Caller,
     Changed,
@@ -50,6 +48,7 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.runs import RunOperations
 from hourhand.operations.unique_keys import repeated_unique_keys
+from hourhand.runtime.aside import Breath
 
 BASE: Final = "/api/v1/jobs"
 _BATCH: Final = BASE + "/batch"
@@ -224,9 +223,10 @@ class JobRoutes:
 
     async def _faults_of_many(self, caller: Caller, requests: Sequence[JobRequest]) -> list[Fault]:
         faults: list[Fault] = []
+        breath = Breath()
         for place, request in enumerate(requests):
-            if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
-                await asyncio.sleep(0)
+            if breath.is_out():  # a large batch must not keep everybody else waiting
+                await breath.take()
             faults += [fault.under(f"/{place}") for fault in self._jobs.faults_of(caller, request)]
             if len(faults) >= 1000:  # far more than will be told
                 break
