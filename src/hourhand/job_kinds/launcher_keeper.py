@@ -23,6 +23,8 @@ HEARD = (ASK, KILL, signal.SIGCHLD)
 """Blocked in the launcher already, so that none is missed, and let through again in the program."""
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.1
 _FOREVER = 3600.0
+LOOKS_MAX = 20
+"""Of one round of signals: who forks faster than that gets the next one."""
 
 
 def keep(become: Callable[[], None], report: int, close: Iterable[int]) -> None:
@@ -74,16 +76,29 @@ def _to_the_end(first: int) -> tuple[int, list[float]]:
 
 
 def _send(number: int) -> None:
-    """To everybody below."""
+    """To everybody below, each once. Who is below somebody who ends of it meanwhile comes to be right below us, where
+    we have looked already: so there is a further look until one finds nobody new."""
+    told: set[int] = set()
+    for _ in range(LOOKS_MAX):
+        before = len(told)
+        _send_to_new(number, told)
+        if len(told) == before:
+            return
+
+
+def _send_to_new(number: int, told: set[int]) -> None:
     ours, fresh = {os.getpid()}, [os.getpid()]
     for parent in fresh:  # it grows meanwhile
         for pid in kernel.children_of(parent):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 handle = os.pidfd_open(pid)
                 try:
-                    if kernel.parent_of(pid) in ours:  # only now is the number pinned to one process
+                    if kernel.parent_of(pid) not in ours:  # only now is the number pinned to one process
+                        continue
+                    if pid not in told:
                         signal.pidfd_send_signal(handle, number)
-                        ours.add(pid)
-                        fresh.append(pid)
+                        told.add(pid)
+                    ours.add(pid)
+                    fresh.append(pid)
                 finally:
                     os.close(handle)
