@@ -32,6 +32,8 @@ _PERIOD_MICROSECONDS: Final = 100_000
 _QUOTA_MICROSECONDS_MIN: Final = 1000
 _REMOVE_ROUNDS_MAX: Final = 200
 _UNIFIED: Final = "unified"
+_KEEPERS: Final = 1
+"""Who is in the groups beside the attempt: see `launcher_keeper.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,12 @@ class GroupPlan:
     """To be made, joined, and removed at the end. By the first one its processes are found and killed."""
     writes: Sequence[tuple[str, str]] = ()
     """Files and what is written into them before the start."""
+    resets: Sequence[tuple[str, str]] = ()
+    """The same, before the start of another attempt in the same groups."""
+    events: Mapping[str, str] = field(default_factory=dict)
+    """What is read at the end, by its name here. If it is not as it was, the groups are not used again."""
     reads: Mapping[str, str] = field(default_factory=dict)
-    """What is read at the end, by its name here."""
+    """What else is read then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +123,9 @@ class Groups:
         }
         tracker = f"{self._bases[self._trees.tracker]}/{name}"
         make = self._version_2 if self.level is Level.CGROUP2 else self._version_1
-        writes = [(f"{by['pids']}/pids.max", str(pids)), *make(by, memory, cpu)]
-        return GroupPlan(list(dict.fromkeys([tracker, *by.values()])), writes, self._reads(by, tracker))
+        writes = [(f"{by['pids']}/pids.max", str(pids + _KEEPERS)), *make(by, memory, cpu)]
+        groups = list(dict.fromkeys([tracker, *by.values()]))
+        return GroupPlan(groups, writes, self._resets(by), self._events(by), self._reads(by, tracker))
 
     def _version_2(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
         if memory is not None and "memory" in by:
@@ -138,14 +145,23 @@ class Groups:
             yield f"{by['cpu']}/cpu.cfs_period_us", str(_PERIOD_MICROSECONDS)
             yield f"{by['cpu']}/cpu.cfs_quota_us", str(_quota(cpu))
 
+    def _resets(self, by: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Version 2 cannot forget the peak of a group."""
+        is_known = "memory" in by and self.level is Level.CGROUP1
+        return [(f"{by['memory']}/memory.max_usage_in_bytes", "0")] if is_known else []
+
+    def _events(self, by: Mapping[str, str]) -> dict[str, str]:
+        killed = "memory.events" if self.level is Level.CGROUP2 else "memory.oom_control"
+        memory = {"killed": f"{by['memory']}/{killed}"} if "memory" in by else {}
+        return {**memory, "refused": f"{by['pids']}/pids.events"}
+
     def _reads(self, by: Mapping[str, str], tracker: str) -> dict[str, str]:
-        is_two = self.level is Level.CGROUP2
+        peak = "memory.peak" if self.level is Level.CGROUP2 else "memory.max_usage_in_bytes"
         memory = {} if "memory" not in by else {
-            "peak": f"{by['memory']}/{'memory.peak' if is_two else 'memory.max_usage_in_bytes'}",
+            "peak": f"{by['memory']}/{peak}",
             "stat": f"{by['memory']}/memory.stat",
-            "killed": f"{by['memory']}/{'memory.events' if is_two else 'memory.oom_control'}",
         }  # fmt: skip
-        return {**memory, "refused": f"{by['pids']}/pids.events", "cpu": f"{tracker}/cpu.stat"}
+        return {**memory, "cpu": f"{tracker}/cpu.stat"}
 
 
 def number_in(text: str, name: str) -> int | None:

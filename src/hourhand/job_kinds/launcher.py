@@ -85,9 +85,11 @@ class Ended:
     read_bytes: int = 0
     written_bytes: int = 0
     readings: Sequence[str] = ()
-    """What the plan's reads came to, in their order."""
+    """What the plan's events and reads came to, in their order."""
     folder_is_untouched: bool = False
     """Nobody has changed anything in it: it can be another's."""
+    readings_before: Sequence[str] = ()
+    """The same before the attempt, where its groups had been used."""
 
 
 class Launched:
@@ -180,6 +182,8 @@ class Launcher:
             [_bytes_of(f"{name}={value}") for name, value in what.environment.items()],
             _bytes(plan.groups),
             _bytes(part for pair in plan.writes for part in pair),
+            _bytes(part for pair in plan.resets for part in pair),
+            _bytes(plan.events.values()),
             _bytes(plan.reads.values()),
             [b"%d" % part for limit in what.limits for part in limit],
             _bytes(what.parts),
@@ -337,14 +341,15 @@ def _wait(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _ended(fields: Sequence[bytes]) -> Ended:
-    status, step, number, error, folder, used, *readings = fields
+    status, step, number, error, folder, used, count, *readings = fields
     cpu, memory, read, written = map(float, used.split())
     code = os.waitstatus_to_exitcode(int(status))
     texts = [reading.decode("ascii", "replace") for reading in readings]
+    after, before = texts[: int(count)], texts[int(count) :]
     is_removed, is_untouched = folder == launcher_process.REMOVED, folder == launcher_process.UNTOUCHED
     return Ended(
         code, step.decode(), int(number), os.fsdecode(error), is_removed, cpu, int(memory), int(read), int(written),
-        texts, is_untouched,
+        after, is_untouched, before,
     )  # fmt: skip
 
 

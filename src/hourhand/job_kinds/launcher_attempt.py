@@ -1,32 +1,54 @@
 """What the launcher is told and knows of one program. Part of it, see `launcher_process.py`."""
 
+import os
 from collections.abc import Sequence
 
-PAUSE_SECONDS_MIN = 0.001
 Fields = Sequence[bytes]
+LONG = b"\0"
+"""Sent in place of a packet that would be too long: it lies in a file in memory, the last descriptor beside it."""
+
+
+class Order:
+    """What is to be started, and in what."""
+
+    def __init__(self, lists: Sequence[Fields]) -> None:
+        about, how, argv, environment, *rest = lists
+        self.number = about[1]
+        self.path, self.start_in, contained, self.user, forgets = how
+        self.is_contained = contained == b"1"
+        """False: in groups and limits, but it may see and gain what its user may."""
+        self.forgets_keys = forgets == b"1"
+        self.argv = argv
+        self.environment = environment
+        self.groups, self.writes, self.resets, self.events, self.reads, self.limits, self.folders, self.marks = rest
+        """Groups: its own; by the first one its processes are found and killed. Writes: what limits it in them.
+        Resets: what is written before somebody else uses them. Events, reads: files that are reported at the end; whose
+        events have changed is not used again. Folders: to be removed at the end if they are empty, its own is the last.
+        Marks: when each of these was changed last; if none has been since, they stay."""
+
+    @property
+    def name(self) -> bytes:
+        """Of its own folder."""
+        return self.folders[-1].rpartition(b"/")[2]
+
+    def program(self) -> tuple[list[bytes], dict[bytes, bytes], bytes]:
+        entries = (entry.partition(b"=") for entry in self.environment)
+        return list(self.argv), {name: value for name, _, value in entries}, self.path
+
+    def account(self, common: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Who it is: a user of its own in the group of the common account, or that account."""
+        return (int(self.user), common[1]) if self.user and common is not None else common
 
 
 class Attempt:
     """One program, from its request to its report."""
 
-    def __init__(self, number: bytes, groups: Fields, reads: Fields, folders: Fields, marks: Fields) -> None:
-        self.number = number
-        self.groups = groups
-        """Control groups of its own; by the first one its processes are found and killed."""
-        self.reads = reads
-        """What of them is to be reported."""
-        self.folders = folders
-        """To be removed at the end if they are empty, in this order; the last one is its own."""
-        self.marks = marks
-        """When each of them was changed last. If none has been since, they stay."""
-        self.name = folders[-1].rpartition(b"/")[2]
-        self.point: Fields = ()
-        """Where its own folder is mounted on its way to its place."""
-        self.is_named = False
-        """It has a list of accounts of its own."""
+    def __init__(self, order: Order) -> None:
+        self.number = order.number
+        self.folders = order.folders
+        self.marks = order.marks
         self.pid = 0
-        """Of its first process, or of its keeper where there are no groups."""
-        self.is_kept = False
+        """Of its first process, if that is a child of ours."""
         self.handle = -1
         self.has_exited = False
         self.has_grace = False
@@ -35,17 +57,19 @@ class Attempt:
         """The executor was told that something may be left, and looks after it."""
         self.is_seen_to = False
         """It has done so, maybe before it was told."""
-        self.pause = PAUSE_SECONDS_MIN
-        self.look_at = 0.0
+        self.status: int | None = None
+        self.fault: Fields = (b"", b"0", b"")
+        """Which step failed before there was a program, the error's number, and its text."""
+        self.took: Fields = (b"0", b"0", b"0", b"0")
         self.readings: Fields = ()
+        self.before: Fields = ()
+        """What the same files said before, where others have used the groups already."""
 
 
-def environment_of(entries: Fields) -> dict[bytes, bytes]:
-    return {name: value for name, _, value in (entry.partition(b"=") for entry in entries)}
-
-
-def lists_of(data: bytes) -> list[Fields]:
+def lists_of(data: bytes, handles: Sequence[int] = ()) -> list[Fields]:
     """Lists of fields, each led by its length."""
+    if data == LONG:
+        data = os.pread(handles[-1], os.fstat(handles[-1]).st_size, 0)
     fields = data.split(b"\0")
     lists: list[Fields] = []
     at = 0

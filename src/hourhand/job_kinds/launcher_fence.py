@@ -14,8 +14,10 @@ from collections.abc import Iterator, Sequence
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_kernel as kernel
+    from hourhand.job_kinds import launcher_view as views
 else:
     import launcher_kernel as kernel  # type: ignore[import-not-found,no-redef]
+    import launcher_view as views  # type: ignore[import-not-found,no-redef]
 
 VERSION_MIN = 3
 """Older ones cannot let a file be moved from folder to folder, or do not see that one is cut short."""
@@ -41,7 +43,7 @@ class Fence:
         if kernel.landlock_version() < VERSION_MIN:
             raise OSError("this kernel has no Landlock that would do")
         self._allowed: list[tuple[int, int]] = []
-        closed = [place for place in places if place != kernel.SHARED_MEMORY]
+        closed = [place for place in places if place != views.SHARED_MEMORY]
         if not closed:
             raise OSError("there is nothing to keep them out of")
         for path in (*_around(closed), *shared):

@@ -9,27 +9,17 @@ import errno
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Program = tuple[list[bytes], Mapping[bytes, bytes], bytes]
 """Arguments, environment, and where it is looked for."""
 Bounds = Sequence[tuple[int, tuple[int, int]]]
 """Which limit of a process; soft and hard."""
-Mount = tuple[bytes, bytes, bytes | None, int, bytes | None]
-Mounts = Sequence[Mount]
-Sight = tuple[int, Mounts]
-"""Which namespaces are an attempt's own, and what is mounted in them."""
 
 _READ_BYTES_MAX = 4096
-_LIST_BYTES_MAX = 1 << 20
-_STAGE_BYTES_MAX = 1 << 26
-"""Folders take nothing there, lists of accounts a page or some."""
+LIST_BYTES_MAX = 1 << 20
 
-_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
-MS_BIND, _MS_MOVE, _MS_REC, _MS_SLAVE = 0x1000, 0x2000, 0x4000, 0x80000
-_MS_READ_ONLY, _MS_CHANGE = 0x1, 0x20
-_MS_NO_PROGRAMS = 0x8
-_MS_PLAIN = 0x2 | 0x4 | _MS_NO_PROGRAMS  # no set-user-id, no devices
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
@@ -39,22 +29,15 @@ _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x
 _KEYCTL_JOIN_SESSION, _KEYCTL_CLEAR, _KEYCTL_GET_PERSISTENT = 1, 7, 22
 _PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
 
-SHARED_MEMORY = b"/dev/shm"
-MESSAGE_QUEUES = b"/dev/mqueue"
-"""Where they are seen as files: those of whoever has mounted it, whatever namespace one is in."""
-TERMINALS = b"/dev/pts"
-_TERMINALS_OWN = (b"devpts", TERMINALS, b"devpts", 0x2 | _MS_NO_PROGRAMS, b"newinstance,ptmxmode=0666,mode=600,max=64")
-"""A machine has a few thousand for all, and who cannot have one cannot log in."""
-_TMP_FOLDER = b"/.hourhand-tmp"
-"""In the attempt's own folder; the executor makes it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_prctl, _unshare, _mount_, syscall = _libc.prctl, _libc.unshare, _libc.mount, _libc.syscall
+_prctl, syscall = _libc.prctl, _libc.syscall
 _prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
-_mount_.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _hardest: dict[int, int] = {}
 """Above which limit this process cannot go itself, as far as that was asked for. It does not change."""
 set_limit = resource.setrlimit
+SIGNAL_BYTES = 128
+_SIGNAL_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 # --- the process itself -----------------------------------------------------------------------------------------
@@ -72,11 +55,29 @@ def die_with_parent() -> None:
         raise last_fault("prctl")
 
 
-def let_be_ended_first(process: bytes = b"self") -> None:
+def signal_handle(number: int) -> int:
+    """A descriptor that can be read from, `SIGNAL_BYTES` at a time, when that signal has come. It must be blocked."""
+    mask = (1 << (number - 1)).to_bytes(8, sys.byteorder) + bytes(SIGNAL_BYTES - 8)
+    handle: int = _libc.signalfd(-1, mask, _SIGNAL_FLAGS)
+    if handle < 0:
+        raise last_fault("signalfd")
+    return handle
+
+
+def close_all_but(kept: Sequence[int]) -> None:
+    """All descriptors above the standard ones, but for these, which are in order."""
+    low = 3
+    for handle in kept:
+        os.closerange(low, handle)
+        low = handle + 1
+    os.closerange(low, max(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+
+
+def let_be_ended_first() -> None:
     """Whoever else lives on a machine that runs out of memory, the kernel ends this process, and what it starts, before
     that. Where root has all its rights, only root can take it back."""
     with contextlib.suppress(OSError):
-        write(b"/proc/%b/oom_score_adj" % process, b"1000")
+        write(b"/proc/self/oom_score_adj", b"1000")
 
 
 def gain_nothing() -> None:
@@ -159,9 +160,9 @@ def _in_path(program: bytes, path: bytes, start: Callable[[bytes], int]) -> int:
 def children() -> list[int]:
     """Ours, looked at until two looks say the same: a list that is read while one ends may lack another."""
     path = b"/proc/self/task/%d/children" % os.getpid()
-    now, last = read(path, _LIST_BYTES_MAX), None
+    now, last = read(path, LIST_BYTES_MAX), None
     while now != last:
-        now, last = read(path, _LIST_BYTES_MAX), now
+        now, last = read(path, LIST_BYTES_MAX), now
     return [int(pid) for pid in now.split()]
 
 
@@ -170,7 +171,7 @@ def children_of(pid: int) -> list[int]:
     found = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            found += read(os.fsencode(f"/proc/{pid}/task/{thread}/children"), _LIST_BYTES_MAX).split()
+            found += read(os.fsencode(f"/proc/{pid}/task/{thread}/children"), LIST_BYTES_MAX).split()
     return [int(child) for child in found]
 
 
@@ -206,139 +207,13 @@ def landlock(rules: int) -> None:
         raise last_fault("landlock")
 
 
-def hide(paths: Iterable[bytes], room: bytes, stage: bytes) -> None:
-    """Puts emptiness over the paths for us and all our children, but not over the room, wherever it is. The stage, in
-    the room, becomes a folder in memory: much is made and removed there. Raises OSError where the kernel does not let
-    us."""
-    user, group = os.geteuid(), os.getegid()
-    if _unshare(_CLONE_NEWNS if user == 0 else _CLONE_NEWNS | _CLONE_NEWUSER) != 0:
-        raise last_fault("unshare")
-    if user != 0:
-        write(b"/proc/self/setgroups", b"deny")
-        write(b"/proc/self/uid_map", b"%d %d 1" % (user, user))
-        write(b"/proc/self/gid_map", b"%d %d 1" % (group, group))
-    _mount(None, b"/", None, _MS_REC | _MS_SLAVE)  # what the machine mounts later is seen here too
-    handle = os.open(room, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for path in paths:
-            if os.path.isdir(path):
-                _mount(b"tmpfs", path, b"tmpfs", _MS_PLAIN, b"size=64k,mode=711")
-                if room.startswith(path + b"/"):
-                    _make_way(room)
-                    _mount(b"/proc/self/fd/%d" % handle, room, None, MS_BIND)
-            elif os.path.exists(path):
-                _mount(b"/dev/null", path, None, MS_BIND)
-        _mount(b"tmpfs", stage, b"tmpfs", _MS_PLAIN, b"size=%d,mode=711" % _STAGE_BYTES_MAX)
-    finally:
-        os.close(handle)
-
-
-def _make_way(folder: bytes) -> None:
-    """Makes the folder, with those on the way to it, for everybody to pass through but not to see what is there."""
-    mask = os.umask(0o066)
-    try:
-        os.makedirs(folder)
-    finally:
-        os.umask(mask)
-
-
-def hide_processes() -> None:
-    """Who looks into /proc sees those processes only that he could look into."""
-    _mount(b"proc", b"/proc", b"proc", _MS_PLAIN, b"hidepid=ptraceable")
-
-
-def shut_groups() -> None:
-    """Lets nobody here write to control groups any more, but through descriptors that are open already. Who is of the
-    same user as they are could leave his group otherwise, and with it his limits and his end."""
-    for line in read(b"/proc/self/mountinfo", _LIST_BYTES_MAX).splitlines():
-        own, _, rest = line.partition(b" - ")
-        if rest.split(b" ")[0] in (b"cgroup", b"cgroup2"):
-            place = own.split(b" ")[4]
-            _mount(place, place, None, MS_BIND)
-            _mount(None, place, None, MS_BIND | _MS_CHANGE | _MS_READ_ONLY | _MS_PLAIN)
-
-
-def has_own_ipc() -> bool:
-    """Whether this kernel can give a process System V objects and message queues of its own."""
-    return os.path.exists(b"/proc/self/ns/ipc")
-
-
-class View:
-    """What an attempt sees in place of the room of all folders, of the places for temporary files, and of what
-    processes share without files."""
-
-    def __init__(self, room: bytes, stage: bytes, places: Sequence[bytes], shared: Sequence[bytes]) -> None:
-        self._room = room
-        self._stage = stage
-        self._shared = [(folder, _below(folder, places)) for folder in shared]
-        self._holder = next((place for place in places if room.startswith(place + b"/")), None)
-        """The place that the room itself lies in. Whoever covers it has to let the way to the room through."""
-        others = [place for place in places if place != self._holder]
-        self._memory = [place for place in others if place == SHARED_MEMORY]
-        self._others = [place for place in others if place != SHARED_MEMORY]
-        self._flags = MS_BIND | _MS_REC if shared else MS_BIND
-        self.has_own_ipc = has_own_ipc()
-        self._namespaces = _CLONE_NEWNS | (_CLONE_NEWIPC if self.has_own_ipc else 0)
-        self._queues = [MESSAGE_QUEUES] if self.has_own_ipc and os.path.ismount(MESSAGE_QUEUES) else []
-        self._terminals = [_TERMINALS_OWN] if os.path.ismount(TERMINALS) and _can_mount(_TERMINALS_OWN) else []
-
-    def sight_of(self, name: bytes, first: Mounts = ()) -> Sight:
-        """First: what is mounted before the stage is moved away."""
-        return self._namespaces, [*first, *self._mounts_of(name)]
-
-    def _mounts_of(self, name: bytes) -> list[Mount]:
-        """What leaves only the folder of that name in the room, and in each place the one for temporary files that is
-        in it. The stage has an empty folder of the name. Shared memory is a memory of the attempt's own: files there
-        would stay, and with them the memory."""
-        room, stage, holder = self._room, self._stage, self._holder
-        tmp = room + b"/" + name + _TMP_FOLDER
-        mounts: list[Mount] = []
-        if holder is not None:
-            mounts.append((tmp, tmp, None, MS_BIND, None))  # so that it can be moved, with all that is mounted in it
-        for folder, point in self._shared:
-            if os.path.isdir(folder):
-                mounts.append((folder, tmp + b"/" + point, None, MS_BIND | _MS_REC, None))
-        mounts.append((room + b"/" + name, stage + b"/" + name, None, MS_BIND, None))
-        if holder is None:
-            mounts += [(tmp, place, None, self._flags, None) for place in self._others]
-            mounts.append((stage, room, None, _MS_MOVE, None))
-        else:
-            mounts.append((stage, tmp + room[len(holder) :], None, _MS_MOVE, None))
-            mounts.append((tmp, holder, None, _MS_MOVE, None))
-            mounts += [(holder, place, None, self._flags, None) for place in self._others]
-        mounts += [(b"tmpfs", place, b"tmpfs", _MS_PLAIN & ~_MS_NO_PROGRAMS, b"mode=1777") for place in self._memory]
-        mounts += [(b"mqueue", place, b"mqueue", _MS_PLAIN, None) for place in self._queues]
-        return mounts + self._terminals
-
-
-def _can_mount(mount: Mount) -> bool:
-    """Whether an attempt could, by trying it in a child: one that fails there would keep programs from starting."""
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if _unshare(_CLONE_NEWNS) == 0 and _mount_(*mount) == 0 else 1)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def _below(folder: bytes, places: Sequence[bytes]) -> bytes:
-    return next(folder[len(place) + 1 :] for place in places if folder.startswith(place + b"/"))
-
-
-def see_one_folder(namespaces: int, mounts: Mounts) -> None:
-    """Lets this process see nothing in the room but one folder, and share nothing that the namespaces are for."""
-    if _unshare(namespaces) != 0:
-        raise last_fault("unshare")
-    for mount in mounts:
-        if _mount_(*mount) != 0:
-            raise last_fault("mount")
-
-
 # --- control groups ---------------------------------------------------------------------------------------------
 
 
 def members(group: bytes) -> list[int]:
     """Those in the group, and in groups that they have made in it."""
     groups = [group, *inner_groups(group)]
-    return [int(pid) for each in groups for pid in read(each + b"/cgroup.procs", _LIST_BYTES_MAX).split()]
+    return [int(pid) for each in groups for pid in read(each + b"/cgroup.procs", LIST_BYTES_MAX).split()]
 
 
 def inner_groups(group: bytes) -> list[bytes]:
@@ -456,11 +331,6 @@ def read(path: bytes, bytes_max: int = _READ_BYTES_MAX) -> bytes:
     finally:
         os.close(handle)
     return b"".join(pieces)
-
-
-def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
-    if _mount_(source, target, kind, flags, data) != 0:
-        raise last_fault("mount")
 
 
 def last_fault(name: str) -> OSError:

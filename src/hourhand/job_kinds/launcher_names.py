@@ -11,8 +11,10 @@ import sys
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_kernel as kernel
+    from hourhand.job_kinds import launcher_view as views
 else:
     import launcher_kernel as kernel  # type: ignore[import-not-found,no-redef]
+    import launcher_view as views  # type: ignore[import-not-found,no-redef]
 
 ACCOUNTS = b"/etc/passwd"
 NAME, OTHER_NAME = b"job", b"hourhand-job"
@@ -28,23 +30,29 @@ class Names:
         """Raises OSError where there is nothing that could be made."""
         self._folder = stage + b"/.names"
         self._seen = 0, 0
+        self.edition = 0
+        """Another one whenever the machine's list is another. A mount over the old one may be gone with that."""
         self._name = NAME
         self._others = b""
         os.mkdir(self._folder, 0o700)
         self._look()
 
-    def mount_for(self, name: bytes, account: tuple[int, int], home: bytes) -> "kernel.Mounts":
-        """What shows the attempt of that name its own list. Empty where it has to go without."""
-        path = self._path_of(name)
+    def write(self, name: bytes, account: tuple[int, int], home: bytes) -> int:
+        """The list that attempts in the seat of that name see, for the one that is next. Which edition of the machine's
+        it is made of; 0 where it has to go without."""
         try:
             self._look()
             if not self._others or b":" in home or b"\n" in home:
-                return ()
+                return 0
             entry = b"%b:x:%d:%d:Hourhand job:%b:/bin/sh\n" % (self._name, *account, home)
-            _write(path, entry + self._others)
+            _write(self._path_of(name), entry + self._others)
         except OSError:  # a program without a name is better than none
-            return ()
-        return ((path, ACCOUNTS, None, kernel.MS_BIND, None),)
+            return 0
+        return self.edition
+
+    def mounts_for(self, name: bytes) -> "views.Mounts":
+        """What shows it to them."""
+        return ((self._path_of(name), ACCOUNTS, None, views.MS_BIND, None),)
 
     def forget(self, name: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -61,6 +69,7 @@ class Names:
             return
         listed = kernel.read(ACCOUNTS, BYTES_MAX + 1)
         self._seen = seen
+        self.edition += 1
         self._others = listed if len(listed) <= BYTES_MAX else b""
         taken = {line.partition(b":")[0] for line in listed.splitlines()}
         self._name = OTHER_NAME if NAME in taken else NAME

@@ -125,17 +125,32 @@ def not_prepared(step: str, error: str) -> Failed:
     return Failed(Reason.NOT_STARTED, clipped(f"{what}: {error}"))
 
 
-def usage_of(ended: Ended, readings: Mapping[str, str], level: Level, disk: Watched | None = None) -> Usage:
-    peak = readings.get("peak", "").strip()
+def usage_of(
+    ended: Ended, readings: Mapping[str, str], before: Mapping[str, str], level: Level, disk: Watched | None = None
+) -> Usage:
+    """Before: what was read of its groups at the end of who had used them, if somebody had."""
     seen = [cache_in(readings.get("stat", "")), None if disk is None else disk.cached_peak]
-    microseconds = number_in(readings.get("cpu", ""), "usage_usec")
     return Usage(
         level,
-        round(ended.cpu_seconds if microseconds is None else microseconds / 1e6, 6),
-        int(peak) if peak.isdecimal() else ended.memory_bytes_peak,
+        round(_cpu_seconds(readings, before) or ended.cpu_seconds, 6),
+        _peak(readings, before) or ended.memory_bytes_peak,
         ended.read_bytes,
         ended.written_bytes,
         DiskLevel.NONE if disk is None else DiskLevel.WATCHED,
         None if disk is None else disk.bytes_peak,
         max((cached for cached in seen if cached is not None), default=None),
     )
+
+
+def _cpu_seconds(readings: Mapping[str, str], before: Mapping[str, str]) -> float | None:
+    used = number_in(readings.get("cpu", ""), "usage_usec")
+    return None if used is None else (used - (number_in(before.get("cpu", ""), "usage_usec") or 0)) / 1e6
+
+
+def _peak(readings: Mapping[str, str], before: Mapping[str, str]) -> int | None:
+    """None where the group does not tell, or tells of somebody before who had more: then the largest process has to
+    do."""
+    peak, peak_before = readings.get("peak", "").strip(), before.get("peak", "").strip()
+    if not peak.isdecimal() or (peak_before.isdecimal() and int(peak) <= int(peak_before)):
+        return None
+    return int(peak)

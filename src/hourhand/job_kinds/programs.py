@@ -154,13 +154,14 @@ class _Attempt:
         self._fill_folder()
 
     def _take_folder(self) -> None:
-        host, name = self._host, f"{self._task.run_id}-{self._task.fence}"
-        self._plan = host.plan(name, self._task.resources)
+        host = self._host
         if host.contains and self._program.contained:
             self._own = host.spares.take(self._inner)
             self._folder = self._own.path
         else:
-            self._folder, _ = host.folders.make(name, "")
+            self._folder, _ = host.folders.make(f"{self._task.run_id}-{self._task.fence}", "")
+        # Groups are called like the folder: who gets that next gets its groups too, see `launcher_seats.py`.
+        self._plan = host.plan(self._folder.name, self._task.resources)
 
     def _fill_folder(self) -> None:
         assert self._folder is not None
@@ -382,11 +383,18 @@ class _Attempt:
                 self._host.spares.replace(self._inner, self._own)
 
     def _readings(self) -> dict[str, str]:
-        return {} if self._end is None else dict(zip(self._plan.reads, self._end.readings, strict=False))
+        return {} if self._end is None else self._named(self._end.readings)
+
+    def _named(self, readings: Sequence[str]) -> dict[str, str]:
+        return dict(zip((*self._plan.events, *self._plan.reads), readings, strict=False))
 
     def _say_usage(self) -> None:
-        if self._end is not None and not self._end.step:
-            self._task.usage = usage_of(self._end, self._readings(), self._host.level, self._disk)
+        end = self._end
+        if end is not None and not end.step:
+            before = self._named(end.readings_before)
+            if self._plan.resets:
+                before.pop("peak", None)
+            self._task.usage = usage_of(end, self._readings(), before, self._host.level, self._disk)
 
     def outcome(self) -> Outcome:
         end, program = self._end, self._program

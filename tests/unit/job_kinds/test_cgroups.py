@@ -27,7 +27,7 @@ def test_version_2_has_one_group_with_everything_in_it():
     plan = Groups(TWO, "room").plan("run", Resources(cpu=1.5, memory=64_000_000, pids=40), 512)
     assert plan.groups == ["/two/room/run"]
     assert dict(plan.writes) == {
-        "/two/room/run/pids.max": "40",
+        "/two/room/run/pids.max": "41",
         "/two/room/run/memory.max": "64000000",
         "/two/room/run/memory.oom.group": "1",
         "/two/room/run/cpu.max": "150000 100000",
@@ -38,7 +38,7 @@ def test_version_2_has_one_group_with_everything_in_it():
 def test_version_1_has_a_group_in_each_tree_that_is_needed():
     plan = Groups(ONE, "room").plan("run", None, 512)
     assert plan.groups == ["/u/room/run", "/m/room/run", "/p/room/run"], "found and killed by the first"
-    assert plan.writes == [("/p/room/run/pids.max", "512")]
+    assert plan.writes == [("/p/room/run/pids.max", "513")], "one for the keeper"
     declared = Groups(ONE, "room").plan("run", Resources(cpu=0.001, memory=5_000_000), 512)
     assert declared.groups[-1] == "/c/room/run"
     assert dict(declared.writes)["/c/room/run/cpu.cfs_quota_us"] == "1000", "the least that the kernel takes"
@@ -106,8 +106,16 @@ def test_out_of_memory_without_a_limit_of_its_own_is_told_apart():
 
 def test_figures_of_groups_go_before_those_of_the_first_process():
     readings = {"peak": "5000\n", "cpu": "usage_usec 2500000\nuser_usec 1\n"}
-    assert usage_of(ended(0), readings, Level.CGROUP2) == Usage(Level.CGROUP2, 2.5, 5000, 10, 20)
-    assert usage_of(ended(0), {}, Level.RLIMITS) == Usage(Level.RLIMITS, 0.5, 1000, 10, 20)
+    assert usage_of(ended(0), readings, {}, Level.CGROUP2) == Usage(Level.CGROUP2, 2.5, 5000, 10, 20)
+    assert usage_of(ended(0), {}, {}, Level.RLIMITS) == Usage(Level.RLIMITS, 0.5, 1000, 10, 20)
+
+
+def test_what_others_used_in_the_same_groups_before_is_not_counted():
+    before = {"peak": "4000\n", "cpu": "usage_usec 2000000\n"}
+    more = {"peak": "5000\n", "cpu": "usage_usec 2500000\n"}
+    assert usage_of(ended(0), more, before, Level.CGROUP2) == Usage(Level.CGROUP2, 0.5, 5000, 10, 20)
+    less = {"peak": "4000\n", "cpu": "usage_usec 2100000\n"}
+    assert usage_of(ended(0), less, before, Level.CGROUP2) == Usage(Level.CGROUP2, 0.1, 1000, 10, 20), "its largest one"
 
 
 @pytest.mark.parametrize(
@@ -120,4 +128,4 @@ def test_figures_of_groups_go_before_those_of_the_first_process():
 )
 def test_the_cache_of_files_is_told_apart_in_either_version(stat, cached):
     assert cache_in(stat) == cached
-    assert usage_of(ended(0), {"peak": "5000\n", "stat": stat}, Level.CGROUP2).memory_bytes_cached == cached
+    assert usage_of(ended(0), {"peak": "5000\n", "stat": stat}, {}, Level.CGROUP2).memory_bytes_cached == cached
