@@ -267,7 +267,7 @@ class Launcher:
     def _look_again(self) -> None:
         now = time.monotonic()
         self._seats.end_free()
-        for seat in [seat for seat in self._seats.ending if seat.look_at <= now]:
+        for seat in [seat for seat in self._seats.ending.values() if seat.look_at <= now]:
             self._look_at_seat(seat)
         if now >= self._bury_at or not self._attempts:
             self._bury_at = now + BURY_SECONDS
@@ -303,7 +303,7 @@ class Launcher:
         while time.monotonic() < end:
             for attempt in self._by_pid.values():
                 self._signal_group(attempt, signal.SIGKILL)
-            alive = [seat for seat in list(self._seats.ending) if not self._seats.look(seat)]
+            alive = [seat for seat in list(self._seats.ending.values()) if not self._seats.look(seat)]
             for pid in kernel.children():
                 with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     if pid not in self._seats.by_pid:

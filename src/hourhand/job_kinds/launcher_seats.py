@@ -32,7 +32,7 @@ else:
     import launcher_view as views  # type: ignore[import-not-found,no-redef]
 
 FREE_MAX = 64
-FREE_SECONDS_MAX = 10.0
+FREE_SECONDS_MAX = 5.0
 """A keeper takes a megabyte or so: after a crowd they are not kept for long."""
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.001, 0.1
 END_SECONDS_MAX = 1.0
@@ -112,8 +112,8 @@ class Seats:
         self.by_pid: dict[int, Seat] = {}
         self._free: dict[bytes, Seat] = {}
         """By their folders, in the order in which they became free."""
-        self.ending: set[Seat] = set()
-        """Those that are to go, until they are gone."""
+        self.ending: dict[bytes, Seat] = {}
+        """Those that are to go, until they are gone, by their folders."""
 
     def set_up(
         self, how: Fields, account: Fields, hidden: Fields, groups: Fields, places: Fields, shared: Fields
@@ -176,7 +176,8 @@ class Seats:
                     _write_all(resets)
                     return seat
             self.end(seat)
-            self._wait_for_end(seat)
+        if order.folders[-1] in self.ending:
+            self._wait_for_end(self.ending[order.folders[-1]])
         return self._made(order, groups, writes)
 
     def _fits(self, seat: Seat, order: "attempts.Order", groups: Fields) -> bool:
@@ -272,7 +273,7 @@ class Seats:
         """Kills everybody in it. It is gone when `look` says so."""
         self._free.pop(seat.folder, None)
         seat.kill()
-        self.ending.add(seat)
+        self.ending[seat.folder] = seat
         seat.look_at = time.monotonic() + seat.pause
 
     def look(self, seat: Seat) -> bool:
@@ -283,7 +284,7 @@ class Seats:
         if not seat.pid:
             seat.read()
             if kernel.remove_groups(seat.groups):
-                self.ending.discard(seat)
+                del self.ending[seat.folder]
                 self.forget_channel(seat)
                 self._leave_stage(seat)
                 return True
@@ -312,7 +313,7 @@ class Seats:
             self.end(seat)
 
     def next_look_at(self) -> float | None:
-        times = [seat.look_at for seat in self.ending]
+        times = [seat.look_at for seat in self.ending.values()]
         for seat in self._free.values():  # the first is the oldest
             times.append(seat.free_until)
             break

@@ -256,6 +256,14 @@ async def test_children_have_their_grace_after_the_first_process_has_ended(open_
     assert (shared / "child").read_text() == "done\n"
 
 
+async def test_everybody_is_asked_also_those_whose_parents_end_first(open_kind, make_task, until, shared):
+    kind = await open_kind(grace_seconds=30)
+    child = f"trap 'echo done > {shared}/$i; exit' TERM; echo up; while :; do sleep 0.01; done"
+    logged = make_task(shell(f"for i in 1 2 3 4 5 6 7 8; do (({child}) & wait) & done; wait"))
+    await cancelled_run(kind, logged, until, lambda: len(logged.of("stdout")) == 8)
+    assert sorted(path.name for path in shared.iterdir()) == ["1", "2", "3", "4", "5", "6", "7", "8"]
+
+
 async def test_nothing_of_a_program_that_ignores_the_request_survives_its_grace(kind, make_task, until, alive):
     script = "trap '' TERM; sleep 1000 & echo $$ $!; (trap '' TERM; while :; do sleep 1; done) & echo $!; wait"
     logged = make_task(shell(f"{script}; while :; do wait; done"))
