@@ -26,6 +26,8 @@ READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 15.0
 _IN_PACKET_BYTES_MAX: Final = 48 * 1024
 _SEND_BUFFER_BYTES: Final = 1024 * 1024
+_IMPORT: Final = "import sys; sys.path.append(sys.argv.pop(1)); import launcher_process; launcher_process.main()"
+"""Its folder comes last in the path: some of our names there are the standard library's too."""
 
 
 class LauncherDied(Exception):
@@ -308,7 +310,9 @@ def _start(theirs: socket.socket, kept: Sequence[int]) -> "subprocess.Popen[byte
     # Isolated, and without the packages that are installed: the less it imports, the quicker it forks. In a session of
     # its own: what a terminal says to the executor is not meant for it.
     handles = [theirs.fileno(), *kept]
-    command = [sys.executable, "-I", "-S", launcher_process.__file__, *map(str, handles)]
+    # Imported, not run as a script: that would be compiled anew each time, and leave what this takes in its memory.
+    folder = os.path.dirname(os.path.abspath(launcher_process.__file__))
+    command = [sys.executable, "-I", "-S", "-c", _IMPORT, folder, *map(str, handles)]
     return subprocess.Popen(
         command,
         pass_fds=handles,

@@ -1,7 +1,7 @@
 """What the launcher is told and knows of one program. Part of it, see `launcher_process.py`."""
 
 import os
-from collections.abc import Sequence
+from _collections_abc import Sequence
 
 Fields = Sequence[bytes]
 LONG = b"\0"

@@ -10,7 +10,7 @@ import ctypes
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from _collections_abc import Iterator, Sequence
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_kernel as kernel

@@ -11,14 +11,12 @@ contained, and reports whether anything was left in what attempts share with nob
 the launcher, see `launcher_process.py`.
 """
 
-import _signal  # type: ignore[import-not-found]  # what `signal` wraps: fewer steps between fork and exec
-import contextlib
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import os
 import select
-import signal
-import socket
 import sys
-from collections.abc import Sequence
+from _collections_abc import Sequence
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_attempt as attempts
@@ -35,9 +33,9 @@ ASK, KILL = b"ask", b"kill"
 """What the launcher tells it beside orders: ask all of it to end; kill all of it."""
 FAULT, ENDED, LEFT = b"fault", b"ended", b"left"
 """What it tells: why there is no program; nobody is left; the first process has ended, and somebody is left."""
-MASKED = (int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP))
+MASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Meant for the executor, which decides what follows. Masked, not ignored: what is ignored stays so in programs."""
-UNMASKED = (*MASKED, int(signal.SIGCHLD))
+UNMASKED = (*MASKED, signal.SIGCHLD)
 """What programs hear again."""
 NOT_EXECUTED = 127
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.1
@@ -66,7 +64,7 @@ class Surroundings:
         for join in self.joins:
             os.write(join, b"0")
             os.close(join)
-        with contextlib.suppress(OSError):  # who may not has to take its chance
+        with kernel.suppress(OSError):  # who may not has to take its chance
             kernel.write(b"/proc/self/oom_score_adj", NEVER_ENDED)
         if self.sight is not None:
             views.see_one_folder(self.sight)
@@ -163,7 +161,7 @@ class _Keeper:
             os.dup2(handles[1], 1)
             os.dup2(handles[2], 2)
             # What was sent meanwhile is delivered now, and does to it what it does to any program.
-            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, UNMASKED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, UNMASKED)
             step = b"execute"
             kernel.execute(*program)
         except BaseException as error:
@@ -237,7 +235,7 @@ def _send_to_new(number: int, told: set[int]) -> None:
     ours, fresh = {os.getpid()}, [os.getpid()]
     for parent in fresh:  # it grows meanwhile
         for pid in kernel.children_of(parent):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with kernel.suppress(ProcessLookupError, PermissionError):
                 handle = os.pidfd_open(pid)
                 try:
                     if kernel.parent_of(pid) not in ours:  # only now is the number pinned to one process

@@ -1,16 +1,17 @@
 """What the launcher asks of the kernel: small calls without any memory of their own.
 
-Part of a program of its own, see `launcher_process.py`: nothing of ours is imported, and little of anybody's.
+Part of a program of its own, see `launcher_process.py`: nothing of ours is imported, and little of anybody's. What a
+process has in memory is copied, looked through and given up again with each program that it forks, so here are the bare
+modules of the interpreter (`_signal`, `_socket`) instead of those that make them pleasant.
 """
 
-import contextlib
+import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import errno
 import os
 import resource
-import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from _collections_abc import Callable, Iterable, Mapping, Sequence
 
 Program = tuple[list[bytes], Mapping[bytes, bytes], bytes]
 """Arguments, environment, and where it is looked for."""
@@ -41,6 +42,17 @@ _SIGNAL_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 # --- the process itself -----------------------------------------------------------------------------------------
+
+
+class suppress:  # noqa: N801 - it stands for contextlib's, which is a tenth of all that a keeper would have in memory
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
 
 
 def adopt_orphans() -> None:
@@ -76,7 +88,7 @@ def close_all_but(kept: Sequence[int]) -> None:
 def let_be_ended_first() -> None:
     """Whoever else lives on a machine that runs out of memory, the kernel ends this process, and what it starts, before
     that. Where root has all its rights, only root can take it back."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         write(b"/proc/self/oom_score_adj", b"1000")
 
 
@@ -169,7 +181,7 @@ def children() -> list[int]:
 def children_of(pid: int) -> list[int]:
     """Those of all threads of a process."""
     found = []
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             found += read(os.fsencode(f"/proc/{pid}/task/{thread}/children"), LIST_BYTES_MAX).split()
     return [int(child) for child in found]
@@ -220,7 +232,7 @@ def inner_groups(group: bytes) -> list[bytes]:
     """Groups in this one, each after those that are in it."""
     found = [group]
     for outer in found:  # it grows meanwhile; not by recursion: a stranger says how deep it goes
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if os.stat(outer).st_nlink > 2:  # else there are none, as nearly always
                 with os.scandir(outer) as entries:
                     found += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -228,7 +240,7 @@ def inner_groups(group: bytes) -> list[bytes]:
 
 
 def send_to_member(group: bytes, pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(pid)
         try:
             if pid in members(group):  # only now is the number pinned to one process
@@ -245,11 +257,11 @@ def kill_members(group: bytes) -> None:
 
 
 def _kill_one_by_one(group: bytes) -> None:
-    with contextlib.suppress(OSError):  # frozen, they cannot fork while they are killed
+    with suppress(OSError):  # frozen, they cannot fork while they are killed
         write(group + b"/freezer.state", b"FROZEN")
     for pid in members(group):
         send_to_member(group, pid, signal.SIGKILL)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         write(group + b"/freezer.state", b"THAWED")
 
 

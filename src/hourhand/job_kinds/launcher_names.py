@@ -5,7 +5,6 @@ nobody knows: ssh, whoami, and what takes the home from there. So an attempt see
 own. Groups have their names anyway: it is that of an account. Part of the launcher, see `launcher_process.py`.
 """
 
-import contextlib
 import os
 import sys
 
@@ -55,7 +54,7 @@ class Names:
         return ((self._path_of(name), ACCOUNTS, None, views.MS_BIND, None),)
 
     def forget(self, name: bytes) -> None:
-        with contextlib.suppress(OSError):
+        with kernel.suppress(OSError):
             os.unlink(self._path_of(name))
 
     def _path_of(self, name: bytes) -> bytes:

@@ -10,27 +10,25 @@ is taken until then, and that everything ends when the executor does: also when 
 of the socket. Which limits and groups there are is the executor's to decide; here they are only put into effect.
 """
 
-import contextlib
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import gc
 import os
 import select
-import signal
-import socket
 import sys
 import time
-from collections.abc import Sequence
+from _collections_abc import Sequence
 
-if __name__ == "__main__":
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # last: some of our names are the standard library's
-    import launcher_attempt as attempts  # type: ignore[import-not-found]
-    import launcher_keeper as keeper  # type: ignore[import-not-found]
-    import launcher_kernel as kernel  # type: ignore[import-not-found]
-    import launcher_seats as seats  # type: ignore[import-not-found]
-else:
+if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_attempt as attempts
     from hourhand.job_kinds import launcher_keeper as keeper
     from hourhand.job_kinds import launcher_kernel as kernel
     from hourhand.job_kinds import launcher_seats as seats
+else:
+    import launcher_attempt as attempts  # type: ignore[import-not-found,no-redef]
+    import launcher_keeper as keeper  # type: ignore[import-not-found,no-redef]
+    import launcher_kernel as kernel  # type: ignore[import-not-found,no-redef]
+    import launcher_seats as seats  # type: ignore[import-not-found,no-redef]
 
 PACKET_BYTES_MAX = keeper.PACKET_BYTES_MAX
 HEARD_AT_ONCE = 16
@@ -135,7 +133,7 @@ class Launcher:
                 seat = self._seats.take(order)
                 seat.attempt = attempt
                 self._attempts[order.number], self._seat_of[order.number] = attempt, seat
-                with contextlib.suppress(ConnectionError):  # it has died already, which is heard of next
+                with kernel.suppress(ConnectionError):  # it has died already, which is heard of next
                     seat.send(data, handles)
                 return
             step = b"enter"
@@ -154,7 +152,7 @@ class Launcher:
         attempt.has_grace = True
         seat = self._seat_of.get(attempt.number)
         if seat is not None:
-            with contextlib.suppress(OSError):  # its keeper has died, and all of it goes
+            with kernel.suppress(OSError):  # its keeper has died, and all of it goes
                 seat.send(keeper.ASK)
             return
         self._signal_group(attempt, signal.SIGTERM)
@@ -168,7 +166,7 @@ class Launcher:
         elif seat.groups:
             self._seats.end(seat)
         else:
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 seat.send(keeper.KILL)
 
     def _reap(self, attempt: attempts.Attempt) -> None:
@@ -216,7 +214,7 @@ class Launcher:
             return
         attempt = seat.attempt
         if attempt.status is None:  # killed with its keeper
-            attempt.status = int(signal.SIGKILL)
+            attempt.status = signal.SIGKILL
             if not seat.groups:
                 attempt.marks = ()  # nobody knows what is left of it
         self._report(attempt)
@@ -249,7 +247,7 @@ class Launcher:
         if not _is_untouched(attempt):
             folder = REMOVED if kernel.remove_all(attempt.folders) else LEFT
         fault = attempt.fault if attempt.status == NOT_EXECUTED << 8 else (b"", b"0", b"")
-        facts = b"%d" % attempt.status, *fault, folder, b" ".join(attempt.took), b"%d" % len(attempt.readings)
+        facts = b"%d" % (attempt.status or 0), *fault, folder, b" ".join(attempt.took), b"%d" % len(attempt.readings)
         self._say(b"ended", attempt.number, *facts, *attempt.readings, *attempt.before)
 
     def _orphans(self) -> list[int]:
@@ -258,7 +256,7 @@ class Launcher:
         found = []
         for pid in kernel.children():
             if pid not in self._by_pid and pid not in self._seats.by_pid:
-                with contextlib.suppress(ChildProcessError):
+                with kernel.suppress(ChildProcessError):
                     if os.waitpid(pid, os.WNOHANG)[0] == 0:
                         found.append(pid)
         self._has_orphans = bool(found)
@@ -273,7 +271,7 @@ class Launcher:
             self._bury_at = now + BURY_SECONDS
             for pid in self._orphans():
                 if not self._attempts:  # whoever it belonged to has ended
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                    with kernel.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)  # not waited for yet: the number is its own
 
     def _seconds_to_next_look(self) -> float:
@@ -290,7 +288,7 @@ class Launcher:
         try:
             os.killpg(attempt.pid, number)  # not waited for yet: the number is its own
         except ProcessLookupError:  # it has no session yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with kernel.suppress(ProcessLookupError, PermissionError):
                 os.kill(attempt.pid, number)
         except PermissionError:
             pass
@@ -303,13 +301,12 @@ class Launcher:
         while time.monotonic() < end:
             for attempt in self._by_pid.values():
                 self._signal_group(attempt, signal.SIGKILL)
-            alive = [seat for seat in list(self._seats.ending.values()) if not self._seats.look(seat)]
+            alive = sum([not self._seats.look(seat) for seat in list(self._seats.ending.values())])
             for pid in kernel.children():
-                with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                with kernel.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     if pid not in self._seats.by_pid:
                         os.kill(pid, signal.SIGKILL)
-                        if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                            alive.append(pid)
+                        alive += os.waitpid(pid, os.WNOHANG)[0] == 0
             if not alive:
                 break
             time.sleep(0.002)
@@ -333,7 +330,3 @@ class Launcher:
 
 def _is_untouched(attempt: attempts.Attempt) -> bool:
     return bool(attempt.marks) and kernel.are_as_marked(attempt.folders, attempt.marks)
-
-
-if __name__ == "__main__":
-    main()

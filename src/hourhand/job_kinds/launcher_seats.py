@@ -6,15 +6,13 @@ left nothing: no process, no file, no shared memory, no event in its groups. Sea
 of the launcher, see `launcher_process.py`.
 """
 
-import contextlib
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import os
 import select
-import signal
-import socket
 import sys
 import time
-from array import array
-from collections.abc import Sequence
+from _collections_abc import Sequence
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_attempt as attempts
@@ -71,7 +69,8 @@ class Seat:
         self.look_at = 0.0
 
     def send(self, packet: bytes, handles: Sequence[int] = ()) -> None:
-        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", handles))] if handles else []
+        packed = b"".join([handle.to_bytes(4, sys.byteorder) for handle in handles])
+        beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if handles else []
         self.channel.sendmsg([packet], beside, socket.MSG_NOSIGNAL)
 
     def read(self) -> None:
@@ -135,27 +134,27 @@ class Seats:
         self._has_keyrings = kernel.take_own_keyring()
         if self._has_keyrings:
             done.append(b"keyring")
-        with contextlib.suppress(OSError):
+        with kernel.suppress(OSError):
             self._stage = os.path.join(room, b".stage")
             views.hide(hidden, room, self._stage)
             self._view = views.View(room, self._stage, places, shared)
             done.append(b"mounts")
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 self._names = names.Names(self._stage)
             if self._view.has_own_ipc:
                 done.append(b"ipc")
         if self._view is None:
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 self._fence = fence.Fence(places, shared)
                 done.append(b"fence")
             return done
         if self.account is None and groups:
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 ways = [(group, b"/proc/self/fd/%d" % os.open(group, os.O_PATH | os.O_CLOEXEC)) for group in groups]
                 views.shut_groups()
                 self._ways = ways
                 done.append(b"groups")
-        with contextlib.suppress(OSError):  # only root may
+        with kernel.suppress(OSError):  # only root may
             views.hide_processes()
             done.append(b"proc")
         return done
@@ -168,7 +167,7 @@ class Seats:
         groups, writes, resets = map(self._reached, (order.groups, order.writes, order.resets))
         seat = self._free.pop(order.folders[-1], None)
         if seat is not None:
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 if self._fits(seat, order, groups):
                     if seat.writes != writes:
                         _write_all(writes)

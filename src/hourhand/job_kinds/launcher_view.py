@@ -1,12 +1,10 @@
 """What attempts see of the machine: the mounts of the launcher, and those of each attempt. Part of the launcher, see
 `launcher_process.py`."""
 
-import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from _collections_abc import Iterable, Sequence
 
 if "hourhand" in sys.modules:
     from hourhand.job_kinds import launcher_kernel as kernel
@@ -17,16 +15,16 @@ Mount = tuple[bytes, bytes, bytes | None, int, bytes | None]
 Mounts = Sequence[Mount]
 
 
-class Sight(NamedTuple):
+class Sight:
     """What is an attempt's own."""
 
-    namespaces: int
-    mounts: Mounts
-    """Made in them."""
-    has_memory: bool
-    """Shared memory."""
-    has_ipc: bool
-    """System V objects and message queues."""
+    def __init__(self, namespaces: int, mounts: Mounts, has_memory: bool, has_ipc: bool) -> None:
+        """Memory: what is shared by its name. Ipc: System V objects and message queues."""
+        self.namespaces = namespaces
+        self.mounts = mounts
+        """Made in them."""
+        self.has_memory = has_memory
+        self.has_ipc = has_ipc
 
 
 _STAGE_BYTES_MAX = 1 << 26
@@ -140,7 +138,7 @@ class View:
         """Which folders are shared. Another one of the same path is another one."""
         found = []
         for folder, _ in self._shared:
-            with contextlib.suppress(OSError):
+            with kernel.suppress(OSError):
                 facts = os.stat(folder)
                 found.append((facts.st_dev, facts.st_ino))
         return found

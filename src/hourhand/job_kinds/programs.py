@@ -192,7 +192,7 @@ class _Attempt:
             self._parts() if own is None else own.parts,
             () if own is None else own.marks,
             None if user is None else user.account.user_id,
-            user is not None and user.is_used,
+            user is not None and user.may_have_keys,
         )
         out, out_of_program = os.pipe()
         err, err_of_program = os.pipe()

@@ -15,7 +15,7 @@ import fcntl
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,6 +35,8 @@ SLICE: Final = 1 << 16
 FOLDER: Final = Path("/run/hourhand-users")
 _AHEAD: Final = 1024
 """Every so many numbers the file is written, ahead: who is killed has not used more than it says."""
+_KEY_USERS: Final = "/proc/key-users"
+_KEY_USERS_BYTES_MAX: Final = 4_000_000
 _SPECIAL: Final = frozenset({65534, 65535})
 """Nobody, and what was "no user" when numbers were shorter."""
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,8 +46,8 @@ class OwnUser(NamedTuple):
     """Who an attempt is."""
 
     account: Account
-    is_used: bool
-    """Another has been it before: keys may be left."""
+    may_have_keys: bool
+    """Another has been it before, and may have left keys to it."""
 
 
 class UserIds:
@@ -59,23 +61,32 @@ class UserIds:
         self._account = account
         self._taken = _alive_in(numbers)
         self._given = self._written = self._given_before()
+        self._with_keys: Collection[int] | None = ()
+        """Those that the kernel kept keys for when we looked last; None: it does not say."""
+        self._ended_since: set[int] = set()
 
     def take(self) -> OwnUser:
         """One that nobody has. Raises OSError when there is none."""
         for _ in range(len(self._numbers)):
             if self._given >= self._written:
                 self._write(self._given + _AHEAD)
+                self._with_keys = _with_keys(self._numbers)
+                self._ended_since.clear()
             number = self._numbers[self._given % len(self._numbers)]
-            is_used = self._given >= len(self._numbers)
+            may_have_keys = self._given >= len(self._numbers) and self._is_known_for_keys(number)
             self._given += 1
             if number not in self._taken and number not in _SPECIAL and number != self._account.user_id:
                 self._taken.add(number)
-                return OwnUser(Account(str(number), number, self._account.group_id), is_used)
+                return OwnUser(Account(str(number), number, self._account.group_id), may_have_keys)
         raise OSError(errno.EAGAIN, "all numbers of users (kinds.uid_count) are taken")
 
     def give_back(self, user: OwnUser) -> None:
         """Nothing of the attempt is alive."""
         self._taken.discard(user.account.user_id)
+        self._ended_since.add(user.account.user_id)
+
+    def _is_known_for_keys(self, number: int) -> bool:
+        return self._with_keys is None or number in self._with_keys or number in self._ended_since
 
     def close(self) -> None:
         with suppress(OSError):
@@ -156,6 +167,21 @@ def _alive_in(numbers: range) -> set[int]:
             if told and int(told[0]) in numbers:
                 found.add(int(told[0]))
     return found
+
+
+def _with_keys(numbers: range) -> Collection[int] | None:
+    """Those that the kernel keeps keys for. Hardly any program has keys, and to empty the keyrings of a user makes them
+    for good: done for everybody, the kernel has 200,000 of them one day, and looks through all of them, under one lock,
+    for each that goes."""
+    try:
+        with open(_KEY_USERS, "rb") as file:
+            listed = file.read(_KEY_USERS_BYTES_MAX)
+    except OSError:
+        return None
+    if len(listed) == _KEY_USERS_BYTES_MAX:
+        return None
+    users = (int(line.partition(b":")[0]) for line in listed.splitlines())
+    return {user for user in users if user in numbers}
 
 
 def _are_known(wanted: range) -> bool:

@@ -54,7 +54,6 @@ def test_numbers_go_round_and_are_never_anybodys_who_lives(opened):
     users = opened(count=COUNT_MIN)
     long = users.take()
     assert number(long) == FIRST
-    assert not long.is_used
     seen = []
     for _ in range(2 * COUNT_MIN):
         user = users.take()
@@ -62,8 +61,44 @@ def test_numbers_go_round_and_are_never_anybodys_who_lives(opened):
         users.give_back(user)
     assert FIRST not in map(number, seen)
     assert [number(user) for user in seen[: COUNT_MIN - 1]] == list(range(FIRST + 1, FIRST + COUNT_MIN))
-    assert not any(user.is_used for user in seen[: COUNT_MIN - 1])
-    assert all(user.is_used for user in seen[COUNT_MIN - 1 :])
+
+
+@pytest.fixture
+def key_users(monkeypatch, tmp_path):
+    """The kernel's list of who has keys."""
+    path = tmp_path / "key-users"
+    path.write_text("    0:    14 13/13 7/1000000 507316/25000000\n")
+    monkeypatch.setattr("hourhand.job_kinds.user_ids._KEY_USERS", str(path))
+    return path
+
+
+def taken_and_given_back(users, count):
+    found = []
+    for _ in range(count):
+        found.append(users.take())
+        users.give_back(found[-1])
+    return found
+
+
+def test_only_whom_the_kernel_keeps_keys_for_may_have_been_left_some(opened, key_users):
+    users = opened(count=COUNT_MIN)
+    assert not any(user.may_have_keys for user in taken_and_given_back(users, COUNT_MIN)), "nobody was them before"
+    with key_users.open("a") as file:
+        file.write(f"{FIRST + 5}:     3 3/3 2/200 36/20000\n")
+    second = taken_and_given_back(users, COUNT_MIN)
+    assert [number(user) for user in second if user.may_have_keys] == [FIRST + 5]
+    key_users.unlink()
+    assert all(user.may_have_keys for user in taken_and_given_back(users, COUNT_MIN)), "nobody knows"
+
+
+def test_who_ended_after_the_last_look_may_have_left_keys(opened, key_users):
+    users = opened(count=COUNT_MIN + 500)
+    long = users.take()
+    taken_and_given_back(users, COUNT_MIN + 400)
+    users.give_back(long)
+    again = taken_and_given_back(users, 101)
+    assert [number(user) for user in again if user.may_have_keys] == [FIRST]
+    assert again[-2] == long._replace(may_have_keys=True)
 
 
 def test_when_all_are_taken_that_is_said(opened):
@@ -94,11 +129,12 @@ def test_a_slice_is_free_when_all_who_hold_it_are_gone_and_goes_on_where_it_was(
     assert number(again) > last
 
 
-def test_after_other_settings_or_a_torn_file_every_number_may_have_been_used(opened, tmp_path):
+def test_after_other_settings_or_a_torn_file_every_number_may_have_been_used(opened, tmp_path, key_users):
+    key_users.unlink()
     opened().close()
-    assert opened(first=FIRST + 10, count=COUNT_MIN).take().is_used
+    assert opened(first=FIRST + 10, count=COUNT_MIN).take().may_have_keys
     (tmp_path / "users" / str((FIRST + SLICE) // SLICE)).write_text("1 2")
-    assert opened().take().is_used
+    assert opened().take().may_have_keys
 
 
 def test_who_was_chosen_by_name_stays_that_user_unless_numbers_are_asked_for(opened):
