@@ -50,6 +50,8 @@ class GroupPlan:
     """What is read at the end, by its name here. If it is not as it was, the groups are not used again."""
     reads: Mapping[str, str] = field(default_factory=dict)
     """What else is read then."""
+    holds: Sequence[str] = ()
+    """Files that say how many bytes are kept in the groups. If they are many, the groups are not used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Groups:
         make = self._version_2 if self.level is Level.CGROUP2 else self._version_1
         writes = [(f"{by['pids']}/pids.max", str(pids + _KEEPERS)), *make(by, memory, cpu)]
         groups = list(dict.fromkeys([tracker, *by.values()]))
-        return GroupPlan(groups, writes, self._resets(by), self._events(by), self._reads(by, tracker))
+        return GroupPlan(groups, writes, self._resets(by), self._events(by), self._reads(by, tracker), self._holds(by))
 
     def _version_2(self, by: Mapping[str, str], memory: int | None, cpu: float | None) -> Iterator[tuple[str, str]]:
         if memory is not None and "memory" in by:
@@ -154,6 +156,11 @@ class Groups:
         killed = "memory.events" if self.level is Level.CGROUP2 else "memory.oom_control"
         memory = {"killed": f"{by['memory']}/{killed}"} if "memory" in by else {}
         return {**memory, "refused": f"{by['pids']}/pids.events"}
+
+    def _holds(self, by: Mapping[str, str]) -> list[str]:
+        """What an attempt has read stays in the cache of files, on its group's account."""
+        name = "memory.current" if self.level is Level.CGROUP2 else "memory.usage_in_bytes"
+        return [f"{by['memory']}/{name}"] if "memory" in by else []
 
     def _reads(self, by: Mapping[str, str], tracker: str) -> dict[str, str]:
         peak = "memory.peak" if self.level is Level.CGROUP2 else "memory.max_usage_in_bytes"

@@ -187,6 +187,7 @@ class Launcher:
             _bytes(part for pair in plan.resets for part in pair),
             _bytes(plan.events.values()),
             _bytes(plan.reads.values()),
+            _bytes(plan.holds),
             [b"%d" % part for limit in what.limits for part in limit],
             _bytes(what.parts),
             [b"%d" % mark for mark in what.marks],

@@ -20,11 +20,13 @@ class Order:
         self.forgets_keys = forgets == b"1"
         self.argv = argv
         self.environment = environment
-        self.groups, self.writes, self.resets, self.events, self.reads, self.limits, self.folders, self.marks = rest
+        self.groups, self.writes, self.resets, self.events, self.reads, self.holds, *rest = rest
         """Groups: its own; by the first one its processes are found and killed. Writes: what limits it in them.
-        Resets: what is written before somebody else uses them. Events, reads: files that are reported at the end; whose
-        events have changed is not used again. Folders: to be removed at the end if they are empty, its own is the last.
-        Marks: when each of these was changed last; if none has been since, they stay."""
+        Resets: what is written before somebody else uses them. Events, reads: files that are reported at the end.
+        Groups whose events have changed, or that hold many bytes, are not used again."""
+        self.limits, self.folders, self.marks = rest
+        """Folders: to be removed at the end if they are empty, its own is the last. Marks: when each of these was
+        changed last; if none has been since, they stay."""
 
     @property
     def name(self) -> bytes:

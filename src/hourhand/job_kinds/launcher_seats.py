@@ -32,6 +32,9 @@ else:
 FREE_MAX = 64
 FREE_SECONDS_MAX = 5.0
 """A keeper takes a megabyte or so: after a crowd they are not kept for long."""
+HELD_BYTES_MAX = 16 << 20
+"""With its keeper a group holds two or three megabytes. What an attempt has read, and nobody else before, adds to that,
+and would be taken for what the next one needs."""
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.001, 0.1
 END_SECONDS_MAX = 1.0
 """How long an attempt waits for the end of a seat that is not fit for it any more."""
@@ -60,6 +63,7 @@ class Seat:
         self.attempt: attempts.Attempt | None = None
         self.events: Fields = ()
         self.reads: Fields = ()
+        self.holds: Fields = ()
         self.first_events: Fields = ()
         """What was read before anybody was in it."""
         self.last: Fields = ()
@@ -82,6 +86,9 @@ class Seat:
     def is_empty(self) -> bool:
         """Whether nobody is in it but its keeper: said by the kernel, where there are groups."""
         return not self.groups or kernel.members(self.groups[0]) == [self.pid]
+
+    def holds_much(self) -> bool:
+        return any(int(kernel.read_small(path) or HELD_BYTES_MAX + 1) > HELD_BYTES_MAX for path in self.holds)
 
     def kill(self) -> None:
         """Everybody in it, with its keeper, who may not have joined it yet."""
@@ -194,7 +201,7 @@ class Seats:
                 _make_group(group)
             _write_all(writes)
             seat.writes = writes
-            seat.events, seat.reads = map(self._reached, (order.events, order.reads))
+            seat.events, seat.reads, seat.holds = map(self._reached, (order.events, order.reads, order.holds))
             seat.first_events = [kernel.read_small(path) for path in seat.events]
             around = self._surroundings(seat, order)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -259,7 +266,7 @@ class Seats:
         attempt, seat.attempt = seat.attempt, None
         readings: Fields = () if attempt is None else attempt.readings
         has_events = readings[: len(seat.events)] != seat.first_events
-        if has_events or any(map(kernel.inner_groups, seat.groups)):
+        if has_events or seat.holds_much() or any(map(kernel.inner_groups, seat.groups)):
             self.end(seat)
             return
         seat.last = readings

@@ -98,6 +98,18 @@ async def test_what_an_attempt_has_used_is_not_counted_for_the_next_in_its_seat(
         assert logged.task.usage.memory_bytes_peak < 30 * MB
 
 
+async def test_what_an_attempt_has_read_is_not_counted_for_the_next(seat_of, warm, shared):
+    (shared / "large").write_bytes(os.urandom(40 * MB))
+    forget = os.open(shared / "large", os.O_RDONLY)
+    os.fsync(forget)
+    os.posix_fadvise(forget, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(forget)
+    await in_a_used_seat(seat_of, warm, f"cat {shared}/large > /dev/null")
+    for _ in range(40):
+        _, logged = await seat_of()
+        assert logged.task.usage.memory_bytes_peak < 30 * MB
+
+
 async def test_limits_are_those_of_each_attempt_also_in_a_used_seat(kind, make_task, warm):
     hog = python("x = bytearray(150_000_000)")
     for limit, is_enough in ((64 * MB, False), (400 * MB, True), (64 * MB, False), (None, True)):
