@@ -10,7 +10,9 @@ from typing import Any
 
 import psutil
 import pytest
-from harness import BIN, Cage, Process, Up, clean_environment, free_port, is_port_free, wait_for, wait_until_ready
+from harness import BIN, Cage, Process, Up, clean_environment, is_port_free, wait_for, wait_until_ready
+
+from held_ports import held_port
 
 README = Path(__file__).parents[2] / "README.md"
 HOURHAND = str(BIN / "hourhand")
@@ -67,7 +69,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pa
     folder = tmp_path_factory.mktemp("readme")
     (folder / ".venv").symlink_to(BIN.parent)
     (folder / "tasks.py").write_text(blocks("python")[0])
-    port = "8420" if is_port_free(8420) else str(free_port())
+    port = "8420" if is_port_free(8420) else str(held_port())
     [start] = [line for block in blocks("sh") for line in logical_lines(block) if "hourhand up" in line]
     cage = Cage(folder)
     try:
