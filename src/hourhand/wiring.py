@@ -306,6 +306,7 @@ class ExecutorNode(Node):
             self.store.artifacts,
             self.blobs,
             TrustedKeys(config.kinds.artifact_keys, config.kinds.require_signed_artifacts),
+            config.kinds.archive_limits,
         )
         kinds = replace(config.kinds, worker_processes_max=workers)
         self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)

@@ -113,6 +113,7 @@ def api_operations(
             ground.clock,
             ground.ids,
             TrustedKeys(ground.config.kinds.artifact_keys, ground.config.kinds.require_signed_artifacts),
+            ground.config.kinds.archive_limits,
         ),
         logs=LogOperations(
             runs,
