@@ -197,6 +197,15 @@ def test_a_conflict_ends_with_4(ask: Ask) -> None:
     ask("job", "resume", job_id, code=4)
 
 
+def test_who_creates_a_job_whose_handler_nobody_has_is_told_at_once(ask: Ask) -> None:
+    words = ("job", "create", "typo", "--at", "2035-01-01T00:00:00Z", "--handler")
+    first = ask(*words, "no-such-handler").stdout.strip()
+    wait_for(lambda: ask.json("job", "get", first).get("warnings"), "the API has heard of the executor")
+    told = ask(*words, "no-such-handler").stderr
+    assert "warning: no-matching-executor: no live executor of queue default offers python:no-such-handler" in told
+    assert "warning" not in ask(*words, "daily-data-cleanup").stderr
+
+
 def test_a_name_that_several_jobs_have_ends_with_4(ask: Ask) -> None:
     for _ in range(2):
         ask("job", "create", "twins", "--cron", "0 0 1 1 *", "--", "true")
