@@ -326,10 +326,11 @@ async def test_an_archive_that_does_harm_is_refused_at_once(
 async def test_a_bomb_is_refused_with_the_settings_that_say_how_large_it_may_be(api: httpx.AsyncClient) -> None:
     large = await api.put(f"{BASE}/b.zip", content=zip_of("z", bytes(ARCHIVES.bytes_max + 1)))
     await refused(large, 413, "archive-too-large")
-    assert large.json()["detail"] == "it would become more than 5 MB (kinds.artifact_unpacked_bytes_max)"
+    why = "it would become more than 5 MB (kinds.artifact_unpacked_bytes_max)"
+    assert large.json()["detail"] == f"artifact b.zip is too large: {why}"
     many = await api.put(f"{BASE}/b.zip", content=zip_of("f{}", b"", ARCHIVES.entries_max + 1))
     await refused(many, 413, "archive-too-large")
-    assert many.json()["detail"] == "it has more than 100 entries (kinds.artifact_entries_max)"
+    assert many.json()["detail"].endswith("it has more than 100 entries (kinds.artifact_entries_max)")
 
 
 async def test_an_executor_with_a_lower_limit_does_not_unpack_what_the_api_has_kept(

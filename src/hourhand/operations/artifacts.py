@@ -128,7 +128,7 @@ class ArtifactOperations:
                 if not size:
                     raise InvalidFields([Fault("", "content-required", "there is nothing in it")])
                 signer = None if signed is None else self._signer(name, found, signed)
-                contents = await self._contents(file, form_of(name))
+                contents = await self._contents(file, name)
                 now = self._clock.now()
                 row = ArtifactRow(
                     self._ids.new_id(now), name, found, size, form_of(name),
@@ -181,7 +181,8 @@ class ArtifactOperations:
             raise ArtifactNotTrusted("signature-untrusted", message)
         return signer
 
-    async def _contents(self, file: IO[bytes], form: str) -> archives.Contents | None:
+    async def _contents(self, file: IO[bytes], name: str) -> archives.Contents | None:
+        form = form_of(name)
         if form == "file":
             return None
         async with self._inspecting:  # to look into a large one takes seconds of a core that others need too
@@ -192,7 +193,7 @@ class ArtifactOperations:
             except archives.ArchiveUnreadable as fault:
                 raise InvalidFields([Fault("", "archive-unreadable", str(fault))]) from None
             except archives.ArchiveTooLarge as fault:
-                raise ArchiveTooLarge(str(fault)) from None
+                raise ArchiveTooLarge(f"artifact {name} is too large: {fault}") from None
 
     async def _keep(self, caller: Caller, row: ArtifactRow, file: IO[bytes]) -> ArtifactRow:
         try:
