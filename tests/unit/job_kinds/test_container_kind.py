@@ -215,11 +215,12 @@ async def test_a_real_container_leaves_files_where_it_is_told(engine, open_kind,
     assert (logged.of("stdout"), kept) == (["0"], {"report.txt": "kept\n"})
 
 
-async def test_a_real_container_ends_at_its_limit_of_memory(engine, open_kind, make_task):
-    kind = await open_kind(*engine, run_as="nobody")
+@pytest.mark.parametrize(("declared", "default"), [(32_000_000, None), (None, 32_000_000)], ids=["declared", "default"])
+async def test_a_real_container_ends_at_its_limit_of_memory(engine, open_kind, make_task, declared, default):
+    kind = await open_kind(*engine, run_as="nobody", memory_bytes_max=default)
     hog = "x=$(/bin/busybox head -c 200000000 /dev/zero | /bin/busybox tr '\\0' x); echo ${#x}"
     logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", hog], "pull": "never"}, kind="container")
-    logged.task.resources = Resources(memory=32_000_000)
+    logged.task.resources = declared and Resources(memory=declared)
     outcome = await kind.run(logged.task)
     assert isinstance(outcome, Failed)
     assert outcome.result == {"exit_code": 137}
