@@ -137,7 +137,7 @@ def storage(name: str, folder: Path) -> Iterator[BlobSettings]:
     if name == "folder":
         yield BlobSettings(url=(folder / "blobs").as_uri())
         return
-    sys.path.append(str(HERE.parent / "tests" / "contract"))
+    sys.path += [str(HERE.parent / "tests" / "contract"), str(HERE.parent / "tests")]
     from s3_server import ACCESS_KEY, SECRET_KEY, serving  # late: it needs what only tests have
 
     with serving(folder / "s3") as server:

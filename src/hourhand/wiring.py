@@ -306,6 +306,7 @@ class ExecutorNode(Node):
             self.store.artifacts,
             self.blobs,
             TrustedKeys(config.kinds.artifact_keys, config.kinds.require_signed_artifacts),
+            config.kinds.archive_limits,
         )
         kinds = replace(config.kinds, worker_processes_max=workers)
         self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)
@@ -390,18 +391,30 @@ class ApiNode(Node):
         from hourhand.job_kinds.registry import kinds_for_checking, python_kind
         from hourhand.operations.access import Access
         from hourhand.operations.executor_facts import HEAR_SECONDS, ExecutorFacts
+        from hourhand.operations.offers import Offers
         from hourhand.wiring_api import ApiGround, api_operations
 
         self.join_as(config.executor.lease_seconds, config.executor.heartbeat_seconds, lambda: {"pid": os.getpid()})
         kinds = kinds_for_checking(config.kinds)
-        hearing = ExecutorFacts(self.store.nodes, python_kind(kinds).known.learn)
+        offers = Offers()
+        hearing = ExecutorFacts(self.store.nodes, python_kind(kinds).known.learn, offers.learn)
         hearing_loop = self.loop("executor facts", hearing.run_once, HEAR_SECONDS, essential=False)
         self.bus.subscribe(Topic.NODES, hearing_loop.wake)
         self.access = Access(self.store.tokens, self.store.names)
         bell = Bell()
         self.bus.subscribe(Topic.LOGS, bell.ring)
         ground = ApiGround(
-            config, self.store, self.database, self.clock, self.ids, self.bus, self.blobs, kinds, self.access, bell
+            config,
+            self.store,
+            self.database,
+            self.clock,
+            self.ids,
+            self.bus,
+            self.blobs,
+            kinds,
+            self.access,
+            bell,
+            offers,
         )
         operations = api_operations(ground, self._database_facts, self.late_loops)
         self.streams = Streams(config.api.streams_max)

@@ -23,6 +23,7 @@ from hourhand.operations.log_watch import LogWatch
 from hourhand.operations.logs import LogOperations
 from hourhand.operations.moved_logs import PackReader
 from hourhand.operations.nodes import NodeOperations
+from hourhand.operations.offers import Offers
 from hourhand.operations.pauses import PauseOperations
 from hourhand.operations.placing import PlacingOperations
 from hourhand.operations.previews import PreviewOperations
@@ -61,6 +62,7 @@ class ApiGround:
     kinds: Kinds
     access: Access
     bell: Bell
+    offers: Offers
 
 
 def api_operations(
@@ -80,6 +82,7 @@ def api_operations(
             # Where private addresses are allowed there is hardly a name that leads to anything else.
             None if ground.config.kinds.allow_private_targets else TargetNames(allow_private=False).faults,
             artifacts=store.artifacts,
+            offers=ground.offers,
         ),
         runs=runs,
         cluster=ClusterOperations(store.nodes, store.runs, store.timetable, ground.clock, database_facts, late_loops),
@@ -113,6 +116,7 @@ def api_operations(
             ground.clock,
             ground.ids,
             TrustedKeys(ground.config.kinds.artifact_keys, ground.config.kinds.require_signed_artifacts),
+            ground.config.kinds.archive_limits,
         ),
         logs=LogOperations(
             runs,

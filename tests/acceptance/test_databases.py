@@ -10,8 +10,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from harness import HOURHAND, Cage, Process, Roles, Up, free_port, sql, wait_for
+from harness import HOURHAND, Cage, Process, Roles, Up, sql, wait_for
 from other_users import IS_ROOT, unprivileged
+
+from held_ports import held_port
 
 DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
 
@@ -110,7 +112,7 @@ def pooled_url(tmp_path: Path, cage: Cage, pgbouncer: str, database_url: str) ->
     user, password, database, sockets, port = re.fullmatch(  # type: ignore[union-attr]
         r"postgresql://([^:]+):([^@]+)@/([^?]+)\?host=([^&]+)&port=(\d+)", database_url
     ).groups()
-    listen = free_port()
+    listen = held_port()
     (tmp_path / "users.txt").write_text(f'"{user}" "{password}"\n')
     (tmp_path / "pgbouncer.ini").write_text(
         f"[databases]\n{database} = host={sockets} port={port} dbname={database} user={user} password={password}\n"
@@ -185,7 +187,7 @@ def test_a_pooler_that_was_not_told_of_is_recognised(tmp_path: Path, cage: Cage,
 def postgresql_15(tmp_path: Path, cage: Cage) -> str:
     if not (DEBIAN_15 / "postgres").exists():
         pytest.skip("there is no PostgreSQL 15 here (Debian: apt-get install postgresql-15)")
-    data, port = tmp_path / "data", free_port()
+    data, port = tmp_path / "data", held_port()
     (tmp_path / "password").write_text("secret\n")
     made = Process(
         cage,

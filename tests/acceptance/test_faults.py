@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from harness import HOURHAND, Cage, Process, Up, free_port, sql, wait_for
+from harness import HOURHAND, Cage, Process, Up, sql, wait_for
 from other_users import IS_ROOT, program_for_user
 
+from held_ports import held_port
 from hourhand.cli.exits import ExitCode
 
 
@@ -34,7 +35,7 @@ def checked(said: str) -> str:
 
 
 def up_settings(folder: Path, **more: str) -> dict[str, str]:
-    return {"HOURHAND_HOME": str(folder / "home"), "HOURHAND_PORT": str(free_port()), **more}
+    return {"HOURHAND_HOME": str(folder / "home"), "HOURHAND_PORT": str(held_port()), **more}
 
 
 def test_a_port_that_is_taken_is_told_before_anything_is_started(tmp_path: Path, cage: Cage) -> None:

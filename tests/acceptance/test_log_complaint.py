@@ -22,8 +22,9 @@ from uuid import UUID
 import httpx
 import psutil
 import pytest
-from harness import BIN, HOURHAND, Up, clean_environment, free_port, wait_for
+from harness import BIN, HOURHAND, Up, clean_environment, wait_for
 
+from held_ports import held_port
 from hourhand.client import Client
 
 COUNT = "n=1; while [ $n -le $0 ]; do echo $n; sleep $1; n=$((n + 1)); done"
@@ -75,7 +76,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.fixture(params=["one that holds back", "nginx"])
 def proxy(request: pytest.FixtureRequest, up: Up, tmp_path: Path) -> Iterator[str]:
     """The address of a proxy in front of the API."""
-    port = free_port()
+    port = held_port()
     if request.param == "nginx":
         if NGINX is None:
             pytest.skip("there is no nginx here")

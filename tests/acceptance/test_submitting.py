@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import HOURHAND, NO_TLS, Process, Roles, free_port, sql, wait_for
+from harness import HOURHAND, NO_TLS, Process, Roles, sql, wait_for
 
+from held_ports import held_port
 from hourhand.client import Client, scripts
 
 DYING = """
@@ -70,10 +71,10 @@ def apis(tmp_path: Path, database_url: str, schema: str) -> Iterator[Apis]:
 
 
 def test_what_a_killed_api_had_committed_is_not_made_again_by_another(apis: Apis) -> None:
-    well, wanted = free_port(), 0
+    well, wanted = held_port(), 0
     apis.start_api("well", well)
     for number, (path, body) in enumerate(BODIES.items()):
-        port, name = free_port(), f"dying-{number}"
+        port, name = held_port(), f"dying-{number}"
         dying = apis.start_api(name, port, (sys.executable, "-c", DYING))
         with pytest.raises(httpx.TransportError):
             apis.post(port, path, "k" + path)
@@ -91,7 +92,7 @@ def test_the_client_brings_a_submission_home_through_the_death_of_its_api(
     apis: Apis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scripts, "RESUBMIT_SECONDS", 60.0)  # however long a start takes here
-    port = free_port()
+    port = held_port()
     dying = apis.start_api("dying", port, (sys.executable, "-c", DYING))
     with Client(f"http://127.0.0.1:{port}", apis.token) as client, ThreadPoolExecutor(1) as thread:
         asked = thread.submit(lambda: client.create_job(**LATER))
@@ -104,7 +105,7 @@ def test_the_client_brings_a_submission_home_through_the_death_of_its_api(
 
 
 def test_of_many_with_one_key_at_two_nodes_one_makes_the_job(apis: Apis) -> None:
-    ports = [free_port(), free_port()]
+    ports = [held_port(), held_port()]
     for port in ports:
         apis.start_api(f"api-{port}", port)
     with ThreadPoolExecutor(20) as threads:

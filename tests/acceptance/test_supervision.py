@@ -10,8 +10,9 @@ from pathlib import Path
 import asyncpg
 import httpx
 import pytest
-from harness import HOURHAND, NO_TLS, Cage, Process, Roles, free_port, sql, wait_for
+from harness import HOURHAND, NO_TLS, Cage, Process, Roles, sql, wait_for
 
+from held_ports import held_port
 from hourhand.cli.exits import ExitCode
 
 LOOP_DIES = """
@@ -46,7 +47,7 @@ def test_a_node_of_which_a_part_has_ended_ends_too_so_that_it_is_started_again(
 ) -> None:
     where = ["--database", database_url, "--schema", schema]
     assert Process(cage, [*HOURHAND, "db", "migrate", *where], tmp_path).wait() == 0
-    port = ["--port", str(free_port())] if role == "api" else []
+    port = ["--port", str(held_port())] if role == "api" else []
     process = Process(cage, [HOURHAND[0], "-c", program, role, *where, *port], tmp_path)
     assert process.wait(30) == ExitCode.ERROR, process.said
     assert f"the part '{part}' ended by itself" in process.said.splitlines()[-1]

@@ -14,15 +14,12 @@ import pytest
 from harness import SHORT_LEASES, Cage, Up, job_key, read_witness, run_async, seen_jobs, sql, wait_for
 from other_users import IS_ROOT, program_for_user
 
+from folder_modes import modes_above
 from hourhand.client import ApiProblem, Client
 from hourhand.database.embedded import EmbeddedServer
 from hourhand.model.errors import ServerUnreachable
 
 NOOP = {"name": "noop", "payload": {"handler": "bench.noop"}}
-
-
-def modes_above(path: Path) -> dict[Path, int]:
-    return {parent: stat.S_IMODE(parent.stat().st_mode) for parent in path.parents}
 
 
 def test_it_says_where_it_is_and_a_login_link_works_once(tmp_path: Path) -> None:

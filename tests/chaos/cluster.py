@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import asyncpg
 import psutil
 from tests.chaos.collector import Collector
 from tests.chaos.truth import LogFile, TrueClock
+from tests.held_ports import held_port
 
 from hourhand.database.embedded import EmbeddedServer
 
@@ -113,7 +113,7 @@ class Cluster:
         for role, count in (("scheduler", schedulers), ("executor", executors), ("api", apis)):
             for number in range(1, count + 1):
                 name = f"{role}-{number}"
-                self.nodes[name] = Node(name, role, _free_port() if role == "api" else None)
+                self.nodes[name] = Node(name, role, held_port() if role == "api" else None)
         self._source = source
         self._node_environment = node_environment or {}
         self._private = Path(tempfile.mkdtemp(prefix="hh-chaos-"))  # sockets need short paths
@@ -404,12 +404,6 @@ def _lives(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _read_once(descriptor: int) -> bool:

@@ -1,7 +1,6 @@
 """What is written down of a call whose answer nobody heard: `fail` is only what was certainly not carried out."""
 
 import asyncio
-import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from tests.chaos.caller import Caller
 from tests.chaos.history import ClientCall, read_lines
 from tests.chaos.truth import LogFile, TrueClock
+from tests.held_ports import held_port
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -36,12 +36,6 @@ class DyingApi:
                 writer.transport.abort()
                 return
             writer.write(ANSWER)
-
-
-def unused_url() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 async def ask(tmp_path: Path, url: str, *methods: str) -> list[ClientCall]:
@@ -73,5 +67,5 @@ async def test_a_delete_that_was_read_by_a_node_that_then_died_is_not_called_und
 
 
 async def test_a_delete_that_nobody_took_is_called_undone(tmp_path: Path) -> None:
-    [call] = await ask(tmp_path, unused_url(), "DELETE")
+    [call] = await ask(tmp_path, f"http://127.0.0.1:{held_port()}", "DELETE")
     assert (call.outcome, call.status) == ("fail", None)

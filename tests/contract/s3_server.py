@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, NoReturn
 
 import pytest
 
+from held_ports import held_port
+
 VERSION: Final = "v1.8.0"
 _MODULE: Final = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
 _CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourhand-tests"
@@ -61,9 +63,7 @@ def _give_up(why: str) -> NoReturn:
 def serving(folder: Path) -> Iterator[S3Server]:
     root = folder / "buckets"
     root.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = held_port()
     environment = {
         "PATH": os.defpath,
         "HOME": str(folder),

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import asyncpg
@@ -38,12 +39,18 @@ def test_every_server_gets_a_url_of_its_own(url: str, servers: list[str]) -> Non
     assert servers_of(url) == servers
 
 
-@pytest.fixture
-async def silent(tmp_path: Path) -> AsyncIterator[Path]:
+class Silent(NamedTuple):
     """A server that accepts and says nothing."""
+
+    folder: Path
+    held: list[asyncio.StreamWriter]
+
+
+@pytest.fixture
+async def silent(tmp_path: Path) -> AsyncIterator[Silent]:
     held: list[asyncio.StreamWriter] = []
     server = await asyncio.start_unix_server(lambda _, writer: held.append(writer), tmp_path / ".s.PGSQL.5432")
-    yield tmp_path
+    yield Silent(tmp_path, held)
     server.close()
     for writer in held:
         writer.close()
@@ -57,26 +64,27 @@ def beside(first: Path | str, url: str, *, last: bool = False) -> str:
     return f"{user}host={','.join(reversed(both) if last else both)}&{rest}"
 
 
-async def test_a_silent_server_costs_its_share_of_the_time_once(silent: Path, database_url: str) -> None:
-    settings = DatabaseSettings(url=beside(silent, database_url), pool_max=5, connect_seconds_max=1.0)
+async def test_a_silent_server_costs_its_share_of_the_time_once(silent: Silent, database_url: str) -> None:
+    settings = DatabaseSettings(url=beside(silent.folder, database_url), pool_max=5, connect_seconds_max=1.0)
     database = Database(settings, "servers")
     await database.open()
     try:
         began = time.monotonic()
         await database.fetch(ONE)
-        assert 0.5 <= time.monotonic() - began < 1.0
-        began = time.monotonic()
+        assert time.monotonic() - began >= 0.5
         await asyncio.gather(*(database.fetch(ONE) for _ in range(5)))
-        assert time.monotonic() - began < 0.5, "further connections begin with the one that answered"
+        assert len(silent.held) == 1, "further connections begin with the one that answered"
     finally:
         await database.close()
 
 
 async def test_a_call_that_is_given_up_at_a_silent_server_begins_with_the_next_one(
-    silent: Path, database_url: str
+    silent: Silent, database_url: str
 ) -> None:
     """Also when the deadline of the call is shorter than the time for one server."""
-    settings = DatabaseSettings(url=beside(silent, database_url), connect_seconds_max=60, statement_seconds_max=0.5)
+    settings = DatabaseSettings(
+        url=beside(silent.folder, database_url), connect_seconds_max=60, statement_seconds_max=0.5
+    )
     database = Database(settings, "servers")
     await database.open()
     try:

@@ -21,20 +21,23 @@ from sample_jobs import START, at, every, insert, new_job, rows
 
 from hourhand.api.app import ApiOperations, ApiSettings, build_app
 from hourhand.blobs.folder import FolderBlobs
-from hourhand.job_kinds.artifact_cache import ArtifactCache
+from hourhand.job_kinds.artifact_cache import ArtifactCache, ArtifactUnavailable
 from hourhand.job_kinds.programs import ProgramRunner, ProgramSettings
 from hourhand.job_kinds.script import ScriptKind
+from hourhand.model.artifacts import Reference
 from hourhand.model.errors import Unauthenticated
 from hourhand.model.outcome import Failed, Succeeded
 from hourhand.model.states import Reason
 from hourhand.operations.artifacts import ArtifactOperations
 from hourhand.operations.requests import Caller
 from hourhand.ports.job_kind import Task
+from hourhand.runtime.archives import ArchiveLimits
 from hourhand.runtime.ids import IdSource
 from hourhand.wiring import Store
 
 BASE = "/api/v1/artifacts"
 LIMIT = 300_000
+ARCHIVES = ArchiveLimits(entries_max=100, bytes_max=5_000_000)
 
 
 class OneCaller:
@@ -56,7 +59,7 @@ async def blobs(tmp_path: Path) -> AsyncIterator[FolderBlobs]:
 def app(store: Store, blobs: FolderBlobs) -> Any:
     used: dict[str, Any] = {
         "access": OneCaller(),
-        "artifacts": ArtifactOperations(store.artifacts, blobs, Ticking(), IdSource()),
+        "artifacts": ArtifactOperations(store.artifacts, blobs, Ticking(), IdSource(), limits=ARCHIVES),
     }
     operations = ApiOperations(**{each.name: used.get(each.name) for each in fields(ApiOperations)})
     return build_app(operations, ApiSettings(artifact_bytes_max=LIMIT, body_seconds_max=0.2))
@@ -320,13 +323,29 @@ async def test_an_archive_that_does_harm_is_refused_at_once(
     assert blob_files(tmp_path) == []
 
 
-async def test_a_bomb_is_refused(api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hourhand.operations import artifacts
-    from hourhand.runtime.archives import ArchiveLimits
+async def test_a_bomb_is_refused_with_the_settings_that_say_how_large_it_may_be(api: httpx.AsyncClient) -> None:
+    large = await api.put(f"{BASE}/b.zip", content=zip_of("z", bytes(ARCHIVES.bytes_max + 1)))
+    await refused(large, 413, "archive-too-large")
+    why = "it would become more than 5 MB (kinds.artifact_unpacked_bytes_max)"
+    assert large.json()["detail"] == f"artifact b.zip is too large: {why}"
+    many = await api.put(f"{BASE}/b.zip", content=zip_of("f{}", b"", ARCHIVES.entries_max + 1))
+    await refused(many, 413, "archive-too-large")
+    assert many.json()["detail"].endswith("it has more than 100 entries (kinds.artifact_entries_max)")
 
-    monkeypatch.setattr(artifacts, "LIMITS", ArchiveLimits(100, 1_000_000))
-    await refused(await api.put(f"{BASE}/b.zip", content=zip_of("z", bytes(2_000_000))), 413, "archive-too-large")
-    await refused(await api.put(f"{BASE}/b.zip", content=zip_of("f{}", b"", 101)), 413, "archive-too-large")
+
+async def test_an_executor_with_a_lower_limit_does_not_unpack_what_the_api_has_kept(
+    api: httpx.AsyncClient, store: Store, blobs: FolderBlobs, tmp_path: Path
+) -> None:
+    await api.put(f"{BASE}/b.zip", content=zip_of("z", bytes(200_000)))
+    cache = ArtifactCache(tmp_path / "less", 1_000_000, store.artifacts, blobs, limits=ArchiveLimits(100, 100_000))
+    await cache.open()
+    row = await cache.find("default", Reference("b.zip", None))
+    why = r"it would become more than 100 kB \(kinds.artifact_unpacked_bytes_max\)"
+    with pytest.raises(ArtifactUnavailable, match=why) as told:
+        async with cache.held(row):
+            raise AssertionError("not reached")
+    assert not told.value.may_pass
+    assert [each.name for each in (tmp_path / "less").iterdir()] == [".incoming"], "nothing of it is left"
 
 
 async def test_what_jobs_use_is_not_deleted(api: httpx.AsyncClient, store: Store, tmp_path: Path) -> None:

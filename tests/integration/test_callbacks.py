@@ -120,6 +120,7 @@ async def test_a_callback_that_does_not_come_times_the_attempt_out(store: Store)
             await site.executor.turn()
     [attempt] = await store.runs.list_attempts(site.run_id)
     assert (attempt.state, attempt.reason) == ("timed_out", "timeout")
+    assert attempt.error == "no callback came within its callback_timeout of 0.2 s"
     with pytest.raises(Conflict) as caught:
         await site.say(DONE)
     assert caught.value.code == "stale-lease"

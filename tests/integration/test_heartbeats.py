@@ -74,10 +74,12 @@ async def test_a_handler_that_only_computes_does_not_end_the_lease(store: Store)
 
 async def test_the_clock_is_known_when_the_node_has_joined_and_learns_on(store: Store) -> None:
     async with beating(store) as node:
-        assert node.clock.error_seconds < 0.5
+        assert node.clock.error_seconds < 1.0, "which is taken for granted while nothing is known"
         before = node.membership.confirmed_at
         await until(lambda: node.membership.confirmed_at > before)
-        assert abs(node.clock.now().timestamp() - time.time()) < 0.1
+        off = node.clock.error_seconds + 0.01  # clocks of a machine are slewed
+        earliest, shown, latest = time.time() - off, node.clock.now().timestamp(), time.time() + off
+        assert earliest <= shown <= latest
 
 
 async def test_facts_are_told_with_every_renewal(store: Store) -> None:

@@ -18,6 +18,8 @@ from hourhand.model.outcome import Cancelled
 from hourhand.model.retry import RetryPolicy
 from hourhand.model.run_blobs import result_key
 from hourhand.model.states import Reason, RunState
+from hourhand.ports.stores import Finish
+from hourhand.store.completions import Completion
 from hourhand.wiring import Store
 
 
@@ -144,18 +146,18 @@ async def test_what_a_handler_does_after_its_commit_changes_nothing(store: Store
     async def handler(ctx: Context) -> None:
         async with ctx.transaction() as db:
             await db.execute(*ground.effect(ctx))
+        committed.release()
         if ctx.payload["then"] == "fail":
             raise ValueError("too late to fail")
         await asyncio.Event().wait()
 
+    committed = asyncio.Semaphore(0)
     ground = await Ground(store, handler).open(payload={"then": "fail"})
     await insert(store, due_job(ground.executor.clock.now(), payload={"then": "wait"}))
     await ground.until_in_hand()
     async with asyncio.timeout(10):
-        while len(await rows(store, "runs")) < 2:
-            await asyncio.sleep(0.01)
-        while len(ground.executor.attempts) > 1:
-            await asyncio.sleep(0)
+        await committed.acquire()
+        await committed.acquire()
     for held in [running.claim for running in ground.executor.attempts._in_hand.values()]:
         ground.executor.attempts.stop(held.run_id, held.fence, Cancelled())
     await ground.executor.attempts.all_ended()
@@ -163,6 +165,35 @@ async def test_what_a_handler_does_after_its_commit_changes_nothing(store: Store
     assert {row["state"] for row in await rows(store, "runs")} == {RunState.SUCCEEDED}
     assert ground.executor.recorder.late_outcomes == 0
     assert await ground.effects() == 2
+
+
+async def test_a_stop_in_the_middle_of_the_commit_changes_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committing, go_on = asyncio.Event(), asyncio.Event()
+    complete = Completion.complete
+
+    async def complete_slowly(opened: Completion, finish: Finish) -> bool:
+        committing.set()
+        await go_on.wait()
+        return await complete(opened, finish)
+
+    async def handler(ctx: Context) -> None:
+        async with ctx.transaction() as db:
+            await db.execute(*ground.effect(ctx))
+
+    monkeypatch.setattr(Completion, "complete", complete_slowly)
+    ground = await Ground(store, handler).open()
+    await ground.until_in_hand()
+    await asyncio.wait_for(committing.wait(), 10)
+    ground.executor.attempts.stop_all()
+    go_on.set()
+    await ground.executor.attempts.all_ended()
+    await ground.executor.recorder.run_once()
+    [row] = await rows(store, "runs")
+    assert row["state"] == RunState.SUCCEEDED
+    assert ground.executor.recorder.late_outcomes == 0, "nothing else was said about a run that had ended"
+    assert await ground.effects() == 1
 
 
 async def test_a_run_is_completed_once(store: Store) -> None:

@@ -98,7 +98,7 @@ def grant(
     labels: tuple[str, ...],
     everybody: bool,
 ) -> None:
-    """Say which jobs may use a secret: those that fit all that is given."""
+    """Say which jobs may use a secret: those that fit all that is given, and from then on no others."""
     given = _grant(ctx, jobs, kinds, labels)
     if everybody == bool(given):
         raise click.UsageError("say --job, --kind, --label, or --everybody alone", ctx)
@@ -173,7 +173,14 @@ def show_audit(found: "list[AuditView]") -> None:
 
 
 def _details(details: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in details.items() if value is not None)
+    told = {name: value for name, value in details.items() if value is not None}
+    if "grant" in details:
+        import msgspec
+
+        from hourhand.client.secrets import GrantView
+
+        told["for"] = _grant_text(msgspec.convert(told.pop("grant", None), GrantView | None))
+    return ", ".join(f"{name} {value}" for name, value in told.items())
 
 
 def _value(ctx: click.Context, name: str, binary: bool) -> str | bytes:

@@ -158,7 +158,9 @@ class _Pending:
         await asyncio.wait({self._said}, timeout=rest)
         if not self._said.done():
             await self._callbacks.run_once()  # said in the last moment, and accepted as in time
-        return outcome_said(self._opened(self._said.result())) if self._said.done() else TimedOut(self._seconds)
+        if not self._said.done():
+            return TimedOut(self._seconds, callback=True)
+        return outcome_said(self._opened(self._said.result()))
 
     async def said_already(self) -> Outcome | None:
         await self._callbacks.run_once()

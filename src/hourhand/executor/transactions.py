@@ -114,7 +114,7 @@ class RunTransaction:
     async def _complete(self, opened: OpenCompletion) -> None:
         finish = await self._transactions.finish_of(self._attempt, self._result())
         try:
-            self._attempt.recorded = await _to_the_end(opened.complete(finish))
+            await _to_the_end(self._commit(opened, finish))
         except CommitUnknown as fault:
             await _to_the_end(opened.close())  # its place may be the only one from which can be asked
             self._attempt.recorded = await self._ask(finish)
@@ -122,6 +122,10 @@ class RunTransaction:
                 raise DatabaseUnavailable(f"{fault}; nothing was committed") from fault
         if not self._attempt.recorded:
             raise RunTaken(finish.run_id)
+
+    async def _commit(self, opened: OpenCompletion, finish: Finish) -> None:
+        # Noted here and not by who waits: a stop in the middle of the commit takes its answer from that one.
+        self._attempt.recorded = await opened.complete(finish)
 
     async def _ask(self, finish: Finish) -> bool:
         """Whether it was committed, as soon as the database can tell. An attempt that is stopped meanwhile need not

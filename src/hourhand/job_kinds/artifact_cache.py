@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from hourhand.model.artifacts import ENTRIES_MAX, UNPACKED_BYTES_MAX, Reference, signed_message
+from hourhand.model.artifacts import Reference, signed_message
 from hourhand.model.errors import BlobsUnavailable, DatabaseUnavailable
 from hourhand.model.resources import tell_size
 from hourhand.ports.artifact_stores import ArtifactLookup, ArtifactRow
@@ -25,7 +25,6 @@ from hourhand.ports.blobs import BlobMissing, Blobs
 from hourhand.runtime import archives
 from hourhand.runtime.signing import TrustedKeys
 
-LIMITS: Final = archives.ArchiveLimits(ENTRIES_MAX, UNPACKED_BYTES_MAX)
 _INCOMING: Final = ".incoming"
 _ABANDONED_SECONDS: Final = 86400.0
 _PIECE_BYTES: Final = 1 << 18
@@ -47,9 +46,11 @@ class ArtifactCache:
         lookup: ArtifactLookup,
         blobs: Blobs,
         trusted: TrustedKeys | None = None,
+        limits: archives.ArchiveLimits | None = None,
     ) -> None:
         """`trusted`: whose signatures this executor asks for, by its own configuration and whatever the API did."""
         self._trusted = trusted or TrustedKeys()
+        self._limits = limits or archives.ArchiveLimits()
         self._folder = folder
         self._bytes_max = bytes_max
         self._lookup = lookup
@@ -127,7 +128,7 @@ class ArtifactCache:
             await asyncio.to_thread(incoming.mkdir, 0o700)
             packed = incoming / "packed"
             await self._download(row, packed)
-            await asyncio.to_thread(_unpack, row, packed, incoming / "files")
+            await asyncio.to_thread(_unpack, row, packed, incoming / "files", self._limits)
             await asyncio.to_thread(_name, incoming / "files", entry)
         except BlobMissing:
             remedy = "upload it again, or see that blobs.url is the same place for every node"
@@ -187,14 +188,14 @@ class ArtifactCache:
             shutil.rmtree(rubbish, ignore_errors=True)
 
 
-def _unpack(row: ArtifactRow, packed: Path, files: Path) -> None:
+def _unpack(row: ArtifactRow, packed: Path, files: Path, limits: archives.ArchiveLimits) -> None:
     files.mkdir()
     if row.form == "file":
         packed.chmod(0o555)
         os.rename(packed, files / row.name)
         return
     with open(packed, "rb") as file:
-        archives.unpack(file, row.form, files, LIMITS)
+        archives.unpack(file, row.form, files, limits)
 
 
 def _name(files: Path, entry: Path) -> None:

@@ -27,6 +27,7 @@ from hourhand.model.outcome import Failed, Outcome, clipped
 from hourhand.model.states import Reason
 from hourhand.model.work_folder import OWN_BEGINNING
 from hourhand.ports.job_kind import SlotClass, Task
+from hourhand.runtime.machine import usable_memory
 
 ENGINES: Final = ("podman", "docker")
 _CHECK_SECONDS_MAX: Final = 10.0
@@ -36,6 +37,8 @@ _ENGINE_FAILED: Final = 125
 """The exit code with which engines say that they, and not the program, have failed."""
 _PROCESSES_OF_USER: Final = 16_384
 """Of all containers together, as the kernel counts them; the limit of one container is that of its processes."""
+_MEMORY_SHARE: Final = 2
+"""One that has no end meets its own limit, not the machine's, at which the kernel would end whoever is largest."""
 _ENV_FILE: Final = f"{OWN_BEGINNING}env"
 
 
@@ -47,6 +50,8 @@ class ContainerSettings:
     """The user inside the container when the executor is root; None keeps that of the image."""
     pids_max: int = 512
     open_files_max: int = 4096
+    memory_bytes_max: int | None = None
+    """Memory that a container may take, unless its job declares another number; None: half of ours, as programs."""
 
 
 class ContainerKind:
@@ -57,6 +62,7 @@ class ContainerKind:
         self.slot_class_of: Callable[[str], SlotClass] = self._slot_class_of
         self._programs = programs
         self._settings = settings or ContainerSettings()
+        self._memory_max = self._settings.memory_bytes_max or usable_memory() // _MEMORY_SHARE
         self._engine: Sequence[str] | None = None
         self._account: Account | None = None
 
@@ -135,8 +141,8 @@ class ContainerKind:
         processes = _PROCESSES_OF_USER if most == resource.RLIM_INFINITY else min(most, _PROCESSES_OF_USER)
         limits = ["--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}"]
         limits += ["--pids-limit", str((declared and declared.pids) or settings.pids_max)]
-        if declared is not None and declared.memory is not None:
-            limits += ["--memory", f"{declared.memory}b", "--memory-swap", f"{declared.memory}b"]
+        memory = (declared and declared.memory) or self._memory_max
+        limits += ["--memory", f"{memory}b", "--memory-swap", f"{memory}b"]
         if declared is not None and declared.cpu is not None:
             limits += ["--cpus", f"{declared.cpu:g}"]
         return limits

@@ -285,4 +285,6 @@ def _said(error: BaseException) -> str:
         case aiohttp.ServerDisconnectedError():
             return "the server closed the connection without an answer"
     text = str(error)
+    if "ALERT_CERTIFICATE_REQUIRED" in text:
+        return "the server asks for a certificate of the caller: give one as tls.cert and tls.key"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

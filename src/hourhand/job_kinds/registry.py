@@ -28,6 +28,7 @@ from hourhand.job_kinds.work_folders import account_for
 from hourhand.job_kinds.worker_pool import WorkerPoolSettings
 from hourhand.model.errors import BadConfiguration
 from hourhand.ports.job_kind import KIND_API_VERSION, JobKind
+from hourhand.runtime.archives import ENTRIES_MAX, UNPACKED_BYTES_MAX, ArchiveLimits
 
 GROUP: Final = "hourhand.job_kinds"
 
@@ -63,8 +64,8 @@ class KindSettings:
     open_files_max: int = 4096
     """Files that one process of a contained program may have open."""
     memory_bytes_max: int | None = None
-    """Memory that one attempt of a contained program may take, unless its job declares `resources.memory`; None: half
-    of what the executor may have. Holds by control groups only."""
+    """Memory that one attempt of a contained program or a container may take, unless its job declares
+    `resources.memory`; None: half of what the executor may have. Holds by control groups only."""
     disk_bytes_max: int | None = None
     """Disk that one attempt of a contained program may take in its private folder and its /tmp, unless its job declares
     `resources.disk`; None: a tenth of the file system, but at most half of what is free there when the executor
@@ -89,6 +90,11 @@ class KindSettings:
     artifact_cache_bytes_max: int = 4 << 30
     """Room for uploaded code in the home; what was used longest ago goes first. An artifact that takes more than all of
     it cannot be run here."""
+    artifact_unpacked_bytes_max: int = UNPACKED_BYTES_MAX
+    """What one archive of uploaded code may become: the API refuses a larger one, and so does the executor that would
+    unpack it; the same for both."""
+    artifact_entries_max: int = ENTRIES_MAX
+    """Files and folders that one archive of uploaded code may have, judged in the same places."""
     artifact_keys: tuple[str, ...] = ()
     """Public keys (Ed25519, base64) of those who may sign uploaded code, as `hourhand artifact make-key` prints them;
     the same for every API and executor."""
@@ -123,6 +129,10 @@ class KindSettings:
     """How long one call may take with its redirects; each holds a place of its executor so long."""
     http_body_bytes_max: int = 64 * 1024
     """How much of an answer is read and kept as the result."""
+
+    @property
+    def archive_limits(self) -> ArchiveLimits:
+        return ArchiveLimits(self.artifact_entries_max, self.artifact_unpacked_bytes_max)
 
 
 class Kinds(Mapping[str, JobKind]):
@@ -237,8 +247,16 @@ def builtin_kinds(
 def _containers(settings: KindSettings) -> ContainerKind:
     """The engine contains what it runs, and cannot do so as the user of jobs or inside of our own containment."""
     own = ProgramSettings(settings.grace_seconds, None, settings.work_root, settings.command_path, "none")
-    chosen = (settings.container_engine, settings.run_as, settings.pids_max, settings.open_files_max)
-    return ContainerKind(ProgramRunner(own), ContainerSettings(*chosen))
+    return ContainerKind(
+        ProgramRunner(own),
+        ContainerSettings(
+            settings.container_engine,
+            settings.run_as,
+            settings.pids_max,
+            settings.open_files_max,
+            settings.memory_bytes_max,
+        ),
+    )
 
 
 def _http_settings(settings: KindSettings) -> HttpSettings:

@@ -4,11 +4,6 @@ import re
 from typing import Final, NamedTuple
 
 ARTIFACT_NAME_RULE: Final = "1 to 128 letters, digits, dots, dashes or underscores, the first a letter or digit"
-ENTRIES_MAX: Final = 10_000
-"""Files and folders in one archive."""
-UNPACKED_BYTES_MAX: Final = 1 << 30
-"""What an archive may become."""
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _DIGEST: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _REFERENCE: Final = re.compile(

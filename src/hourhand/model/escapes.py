@@ -17,6 +17,7 @@ ROUNDS: Final = 2
 _KINDS: Final = {
     "%": r"[0-9A-Fa-f]{2}",  # URLs
     "\\": r"(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"  # JSON
+    r"|U00[01][0-9A-Fa-f]{5}|u\{[0-9A-Fa-f]{1,6}\}"  # Python and Go, Rust and JavaScript
     r"|x[0-9A-Fa-f]{2}|[0-3][0-7]{2}|[bfnrt]|[^A-Za-z0-9\s\x00])",  # programming languages and shells
     "&": r"(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|amp|lt|gt|quot|apos);",  # XML
     "0": r"x[0-9A-Fa-f]{2}(?![0-9A-Za-z])(?:,?\s{0,9}(?=0x))?",  # bytes one by one, in lines too
@@ -176,8 +177,8 @@ def _meant_by_backslash(rest: str) -> str:
     if len(rest) == 11:
         high, low = int(rest[1:5], 16), int(rest[7:], 16)
         return _letter(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
-    if rest[0] == "u":
-        return _letter(int(rest[1:], 16))
+    if rest[0] in "uU":
+        return _letter(int(rest[1:].strip("{}"), 16))
     if rest[0] == "x":
         return chr(int(rest[1:], 16))
     if len(rest) == 3:

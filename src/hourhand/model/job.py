@@ -66,7 +66,7 @@ class Job:
     pauses: Sequence[Pause] = ()
     """Those that hold it now: its own, and those of its label, queue, namespace, cluster."""
     warnings: Sequence[str] = ()
-    """What stands in the way of its runs as the cluster is now; looked for only where it asks for something special."""
+    """What stands in the way of its runs as the cluster is now."""
 
 
 _SLUG_BREAK = re.compile(r"[^a-z0-9.]+")

@@ -46,6 +46,8 @@ class TimedOut:
     seconds: float
     deadline: bool = False
     """Not the attempt but the whole run has taken too long."""
+    callback: bool = False
+    """What was to say how it ended did not come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def hexadecimal_forms(value: str) -> Iterator[str]:
     octets = secret_bytes(value)
     for text in dict.fromkeys((octets, octets.strip())):
         if len(text) >= VALUE_CHARS_MIN:
-            for form in (text.hex(), text.hex(" "), text.hex(":"), text.hex("-")):
+            for form in (text.hex(), text.hex(" "), text.hex(":"), text.hex("-"), text.hex(" ", -2)):
                 yield from (form, form.upper())
 
 

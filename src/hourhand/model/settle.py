@@ -74,8 +74,8 @@ def settle(run: Standing, outcome: Outcome, now: datetime, chance: float) -> Ste
             return _settle_failure(run, outcome, now, chance)
         case TimedOut(deadline=True):
             return Step(RunEvent.TIME_OUT, Reason.DEADLINE, "the run did not end within its deadline")
-        case TimedOut(seconds):
-            return _settle_timeout(run, seconds, now, chance)
+        case TimedOut():
+            return _settle_timeout(run, outcome, now, chance)
         case Snoozed():
             return _settle_snooze(run, outcome, now)
         case Cancelled():
@@ -115,8 +115,11 @@ def _settle_failure(run: Standing, failed: Failed, now: datetime, chance: float)
     return Step(RunEvent.RETRY, failed.reason, error, ready_at=now + delay)
 
 
-def _settle_timeout(run: Standing, seconds: float, now: datetime, chance: float) -> Step:
-    error = f"the attempt did not end within its timeout of {seconds:g} s"
+def _settle_timeout(run: Standing, timed_out: TimedOut, now: datetime, chance: float) -> Step:
+    length = f"{timed_out.seconds:g} s"
+    error = f"the attempt did not end within its timeout of {length}"
+    if timed_out.callback:
+        error = f"no callback came within its callback_timeout of {length}"
     if not _may_retry(run) or not run.retry.tries_again(Reason.TIMEOUT, (), retryable=True):
         return Step(RunEvent.TIME_OUT, Reason.TIMEOUT, error)
     ready_at = now + run.retry.delay_after(run.failures + 1, chance)

@@ -19,8 +19,6 @@ import msgspec
 
 from hourhand.model.artifacts import (
     ARTIFACT_NAME_RULE,
-    ENTRIES_MAX,
-    UNPACKED_BYTES_MAX,
     form_of,
     is_artifact_name,
     read_digest,
@@ -44,7 +42,6 @@ from hourhand.ports.blobs import BlobMissing, Blobs
 from hourhand.runtime import archives
 from hourhand.runtime.signing import TrustedKeys, read_signature
 
-LIMITS: Final = archives.ArchiveLimits(ENTRIES_MAX, UNPACKED_BYTES_MAX)
 _UPLOADS_MAX: Final = 8
 """Under way at once on this node; each takes room on its disk."""
 _PIECE_BYTES: Final = 1 << 18
@@ -87,10 +84,17 @@ class Download:
 
 class ArtifactOperations:
     def __init__(
-        self, store: ArtifactStore, blobs: Blobs, clock: Clock, ids: Ids, trusted: TrustedKeys | None = None
+        self,
+        store: ArtifactStore,
+        blobs: Blobs,
+        clock: Clock,
+        ids: Ids,
+        trusted: TrustedKeys | None = None,
+        limits: archives.ArchiveLimits | None = None,
     ) -> None:
         """`trusted`: those who may sign what is uploaded; without any, no signature is accepted."""
         self._trusted = trusted or TrustedKeys()
+        self._limits = limits or archives.ArchiveLimits()
         self._store = store
         self._blobs = blobs
         self._clock = clock
@@ -124,7 +128,7 @@ class ArtifactOperations:
                 if not size:
                     raise InvalidFields([Fault("", "content-required", "there is nothing in it")])
                 signer = None if signed is None else self._signer(name, found, signed)
-                contents = await self._contents(file, form_of(name))
+                contents = await self._contents(file, name)
                 now = self._clock.now()
                 row = ArtifactRow(
                     self._ids.new_id(now), name, found, size, form_of(name),
@@ -177,18 +181,19 @@ class ArtifactOperations:
             raise ArtifactNotTrusted("signature-untrusted", message)
         return signer
 
-    async def _contents(self, file: IO[bytes], form: str) -> archives.Contents | None:
+    async def _contents(self, file: IO[bytes], name: str) -> archives.Contents | None:
+        form = form_of(name)
         if form == "file":
             return None
         async with self._inspecting:  # to look into a large one takes seconds of a core that others need too
             try:
-                return await asyncio.to_thread(archives.inspect, file, form, LIMITS)  # type: ignore[arg-type]
+                return await asyncio.to_thread(archives.inspect, file, form, self._limits)  # type: ignore[arg-type]
             except archives.ArchiveUnsafe as fault:
                 raise InvalidFields([Fault("", "archive-unsafe-path", str(fault))]) from None
             except archives.ArchiveUnreadable as fault:
                 raise InvalidFields([Fault("", "archive-unreadable", str(fault))]) from None
             except archives.ArchiveTooLarge as fault:
-                raise ArchiveTooLarge(str(fault)) from None
+                raise ArchiveTooLarge(f"artifact {name} is too large: {fault}") from None
 
     async def _keep(self, caller: Caller, row: ArtifactRow, file: IO[bytes]) -> ArtifactRow:
         try:

@@ -13,12 +13,14 @@ class PresentNodes(Protocol):
 
 
 class ExecutorFacts:
-    def __init__(self, nodes: PresentNodes, learn: Callable[[Sequence[Mapping[str, Any]]], None]) -> None:
-        """`learn` is told the facts of all live executors, again and again."""
+    def __init__(self, nodes: PresentNodes, *learn: Callable[[Sequence[Mapping[str, Any]]], None]) -> None:
+        """Each `learn` is told the facts of all live executors, again and again."""
         self._nodes = nodes
         self._learn = learn
 
     async def run_once(self) -> float | None:
         rows = await self._nodes.present_nodes()
-        self._learn([row.facts for row in rows if row.role == "executor" and row.lease_until > row.now])
+        facts = [row.facts for row in rows if row.role == "executor" and row.lease_until > row.now]
+        for learn in self._learn:
+            learn(facts)
         return None

@@ -32,8 +32,9 @@ from hourhand.operations.first_moments import PauseLooks, around_pauses, makes_r
 from hourhand.operations.group_commit import GroupCommit
 from hourhand.operations.group_read import GroupRead
 from hourhand.operations.next_runs import NextRuns
+from hourhand.operations.offers import Offers
 from hourhand.operations.pausing import PauseWish, pause_faults, read_pause
-from hourhand.operations.placement import may_lack_executors, placement_warnings
+from hourhand.operations.placement import may_lack_executors, nobody_offers, placement_warnings
 from hourhand.operations.plain_jobs import PlainSubmissions
 from hourhand.operations.references import LookAtTargets, References, names_others, unknown_secret
 from hourhand.operations.requests import (
@@ -106,6 +107,7 @@ class JobOperations:
         secrets: SecretGrants | None = None,
         look_at_targets: LookAtTargets | None = None,
         artifacts: ArtifactStore | None = None,
+        offers: Offers | None = None,
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -115,7 +117,10 @@ class JobOperations:
         self._bus = bus
         self._horizon = timedelta(seconds=settings.horizon_seconds)
         self._group = GroupCommit(jobs.insert_jobs)
-        self.plain = PlainSubmissions(kinds, clock, ids, bus, self._horizon, self._group, jobs.insert_jobs)
+        self._offers = offers or Offers()
+        self.plain = PlainSubmissions(
+            kinds, clock, ids, bus, self._horizon, self._group, jobs.insert_jobs, self._offers
+        )
         self._reads = GroupRead(jobs.get_jobs)
         self._keyed = KeyedSubmissions(submissions)
         self._next_runs = NextRuns(calendars)
@@ -151,7 +156,7 @@ class JobOperations:
         )  # fmt: skip
         if request.calendars:
             [job] = await self._next_runs.shown(caller.namespace_id, [job])
-        return Submitted(await self._with_warnings(job) if may_lack_executors(new.definition) else job)
+        return Submitted(await self._with_warnings(job))
 
     async def create_many(
         self, caller: Caller, requests: Sequence[JobRequest], key: IdempotencyKey | None = None
@@ -218,11 +223,16 @@ class JobOperations:
             raise NotFound("job", job_id)
         if job.definition.timing.calendars:
             [job] = await self._next_runs.shown(caller.namespace_id, [job])
-        return await self._with_warnings(job) if may_lack_executors(job.definition) else job
+        return await self._with_warnings(job)
 
     async def _with_warnings(self, job: Job) -> Job:
-        nodes = [] if self._nodes is None else await self._nodes.present_nodes()
-        return replace(job, warnings=placement_warnings(job.definition, nodes))
+        definition = job.definition
+        if may_lack_executors(definition):
+            nodes = [] if self._nodes is None else await self._nodes.present_nodes()
+            return replace(job, warnings=placement_warnings(definition, nodes))
+        if job.state in (JobState.SCHEDULED, JobState.PAUSED) and self._offers.lack(definition.queue, definition.needs):
+            return replace(job, warnings=[nobody_offers(definition)])
+        return job
 
     async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}

@@ -15,8 +15,7 @@ from hourhand.ports.stores import NodeRow
 
 Refuse = Callable[[Fault], None]
 _EVERYWHERE: Final = frozenset({"python", "command", "http"})
-"""Kinds that every executor has. Whether one has a handler is told apart, and asked of none of them here: most jobs are
-of these kinds."""
+"""Kinds that every executor has. Most jobs are of these: nobody is asked for them, what was last heard will do."""
 
 
 def define_placement(given: PlacementRequest | None, refuse: Refuse) -> Placement | None:
@@ -76,7 +75,11 @@ def placement_warnings(definition: JobDefinition, nodes: Sequence[NodeRow]) -> l
     if not labels:
         if not facts or definition.kind in _EVERYWHERE:
             return []
-        where = f"no live executor of queue {definition.queue} offers {definition.needs}"
-        return [f"no-matching-executor: {where}; its runs wait for one"]
+        return [nobody_offers(definition)]
     where = f"no live executor of queue {definition.queue} with {definition.needs} has {tell_labels(labels)}"
     return [f"no-matching-executor: {where}; its runs wait for one"]
+
+
+def nobody_offers(definition: JobDefinition) -> str:
+    where = f"no live executor of queue {definition.queue} offers {definition.needs}"
+    return f"no-matching-executor: {where}; its runs wait for one"

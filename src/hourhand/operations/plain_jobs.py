@@ -16,6 +16,7 @@ from hourhand.model.job import KIND_DEFAULT, NAME_CHARS_MAX, PRIORITY_DEFAULT, Q
 from hourhand.model.schedule import At, Timing
 from hourhand.operations.definition import immediately, is_name, is_queue, plain_instant, plain_payload
 from hourhand.operations.group_commit import GroupCommit
+from hourhand.operations.offers import Offers
 from hourhand.operations.requests import Caller
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
@@ -57,6 +58,7 @@ class PlainSubmissions:
         horizon: timedelta,
         group: GroupCommit[NewJob],
         insert: Callable[[Sequence[NewJob]], Awaitable[None]],
+        offers: Offers,
     ) -> None:
         """`insert` stores jobs in a transaction of their own."""
         self._kinds = kinds
@@ -66,12 +68,16 @@ class PlainSubmissions:
         self._horizon = horizon
         self._group = group
         self._insert = insert
+        self._offers = offers
         self._last: tuple[datetime | None, Any, datetime, Timing] = None, None, NEVER, immediately(NEVER)
         """The schedule that was read last, when it was, and what it says: many jobs of a batch name the same time."""
 
     def read(self, caller: Caller, given: Mapping[str, Any]) -> PlainJob | None:
         """The job that a decoded body describes; None unless it is plain and all of it is right."""
-        return self._read(caller, given, self._clock.now())
+        job = self._read(caller, given, self._clock.now())
+        if job is not None and self._offers.lack(job.new.definition.queue, job.new.definition.needs):
+            return None  # whoever submits it is warned, which answers of the short road have no place for
+        return job
 
     async def read_many(self, caller: Caller, items: Sequence[Any]) -> list[NewJob] | None:
         """The same of a batch, whose jobs are all submitted at one instant; None as soon as one is not plain."""

@@ -159,5 +159,9 @@ def runs_artifact(definition: JobDefinition) -> bool:
 
 
 def unknown_secret(pointer: str, name: str) -> Fault:
-    hint = f"see which there are: hourhand secret list; make it: hourhand secret set {name}"
+    # The same whether it is there or not. To set one that is there would take its value from those who may use it.
+    hint = (
+        f"see which there are, and for whom: hourhand secret list; if it is none of them, make it: hourhand secret set "
+        f"{name}; if it is for others, see hourhand secret grant --help"
+    )
     return Fault(pointer, "unknown-secret", f"there is no secret {name!r} that this job may use", hint)

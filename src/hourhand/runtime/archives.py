@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
 
 from hourhand.model.artifacts import form_of
+from hourhand.model.resources import tell_size
 
+ENTRIES_MAX: Final = 10_000
+UNPACKED_BYTES_MAX: Final = 512 << 20
 _READ_BYTES_MAX: Final = 1 << 20
 """Names and notes of a member are read at once; larger ones are no names."""
 _COPY_BYTES: Final = 1 << 18
@@ -63,8 +66,16 @@ class ArchiveUnreadable(Exception):
 
 
 class ArchiveLimits(NamedTuple):
-    entries_max: int
-    bytes_max: int
+    entries_max: int = ENTRIES_MAX
+    """Files and folders."""
+    bytes_max: int = UNPACKED_BYTES_MAX
+    """Of all files together, and once more of those in archives within it."""
+
+    def tell_bytes(self) -> str:
+        return f"{tell_size(self.bytes_max)} (kinds.artifact_unpacked_bytes_max)"
+
+    def tell_entries(self) -> str:
+        return f"{self.entries_max} entries (kinds.artifact_entries_max)"
 
 
 class Contents(NamedTuple):
@@ -122,7 +133,7 @@ class _Room:
         self._entries -= entries
         self._bytes -= size
         if self._entries < 0 or self._bytes < 0:
-            most = f"{self.limits.entries_max} entries or {self.limits.bytes_max} bytes"
+            most = f"{self.limits.tell_entries()} or {self.limits.tell_bytes()}"
             raise ArchiveTooLarge(f"with the archives inside of {path[:100]!r} it would become more than {most}")
 
 
@@ -179,9 +190,9 @@ def _checked(members: Iterator[_Member], limits: ArchiveLimits) -> Iterator[_Mem
     for member in members:
         entries, size = entries + 1, size + member.size
         if entries > limits.entries_max:
-            raise ArchiveTooLarge(f"it has more than {limits.entries_max} entries")
+            raise ArchiveTooLarge(f"it has more than {limits.tell_entries()}")
         if size > limits.bytes_max:
-            raise ArchiveTooLarge(f"it would become more than {limits.bytes_max} bytes")
+            raise ArchiveTooLarge(f"it would become more than {limits.tell_bytes()}")
         path = _plain(member.path)
         if path:
             _note(path, member.is_folder, kinds)

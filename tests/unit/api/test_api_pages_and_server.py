@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ from api_fakes import TOKEN
 from granian.constants import Interfaces
 from granian.server.embed import Server
 
+from held_ports import held_port
 from hourhand.operations.requests import JobPatch, JobRequest
 
 PAGES = ["/", "/docs", "/login?code=x"]
@@ -71,9 +71,7 @@ async def test_every_reference_of_the_document_exists_and_ids_are_unique(api: ht
 
 
 async def test_the_application_works_on_granian_in_a_running_loop(app: Any) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = held_port()
     server = Server(app, address="127.0.0.1", port=port, interface=Interfaces.ASGI, log_enabled=False, websockets=False)
     serving = asyncio.create_task(server.serve())
     try:

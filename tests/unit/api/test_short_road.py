@@ -22,6 +22,7 @@ from hourhand.api.short_road import PATH, ShortRoad
 from hourhand.job_kinds.registry import kinds_for_checking
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.operations.jobs import JobOperations, SubmitSettings
+from hourhand.operations.offers import Offers
 from hourhand.ports.stores import NewJob
 from hourhand.runtime.ids import IdSource
 
@@ -112,9 +113,11 @@ class Site:
         self.store, self.bus, self.access = MemoryStore(), FakeBus(), FakeAccess()
         self.seconds = 100.0
         stored: Any = self.store
+        self.offers = Offers()
         jobs = JobOperations(
-            stored, not_asked, not_asked, kinds_for_checking(), FixedClock(), IdSource(7), self.bus, SubmitSettings()
-        )
+            stored, not_asked, not_asked, kinds_for_checking(), FixedClock(), IdSource(7), self.bus, SubmitSettings(),
+            offers=self.offers,
+        )  # fmt: skip
         who: Any = self.access
         authenticator = Authenticator(who, settings, lambda: self.seconds)
         service = Service(authenticator, settings)
@@ -186,6 +189,20 @@ async def test_a_plain_job_is_stored_and_answered_as_on_the_long_road_byte_for_b
     assert encode(short.store.stored) == encode(long.store.stored)
     assert short.bus.told == long.bus.told
     assert short.room._taken == 0
+
+
+async def test_who_submits_what_no_live_executor_offers_is_warned_and_whoever_submits_something_else_is_not() -> None:
+    site = await Site().warm()
+    site.offers.learn([{"queues": ["default"], "offers": {"inline": ["python:known"]}}])
+
+    status, _, content = await site.submit(b'{"name":"a","payload":{"handler":"unknown"}}')
+    assert (status, site.long_taken) == (202, 1)
+    assert msgspec.json.decode(content)["warnings"] == [
+        "no-matching-executor: no live executor of queue default offers python:unknown; its runs wait for one"
+    ]
+    status, _, content = await site.submit(b'{"name":"a","payload":{"handler":"known"}}')
+    assert (status, site.long_taken) == (202, 1), "the short road"
+    assert "warnings" not in msgspec.json.decode(content)
 
 
 async def _nothing_is_plain(*_: Any) -> None:

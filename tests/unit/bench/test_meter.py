@@ -58,13 +58,13 @@ def test_a_role_keeps_what_its_dead_processes_used() -> None:
     burning = [sys.executable, "-c", BURN.format(seconds=0.2) + "input()"]
     with subprocess.Popen(burning, stdin=subprocess.PIPE) as child:
         meter = Meter({child.pid: "executor"}, {}, None)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while meter.seconds().get("executor", 0.0) < 0.2 and time.monotonic() < deadline:
             time.sleep(0.02)
         used = meter.seconds()["executor"]
         child.communicate(b"\n")
     assert used >= 0.2
-    assert meter.seconds()["executor"] == pytest.approx(used, abs=0.05)
+    assert meter.seconds()["executor"] == used, "what it was last seen with"
     assert meter.seconds()["client"] > 0
 
 
@@ -86,11 +86,13 @@ def test_of_the_machine_only_the_cores_count_that_we_may_use() -> None:
     code = (
         "import os, time; from hourhand.bench.meter import machine_seconds as m\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "a, t = m(), time.monotonic(); time.sleep(0.5); b = m()\n"
-        "print(sum(b[k] - a[k] for k in b) / (time.monotonic() - t))"
+        "t = [time.monotonic()]; a = m(); t.append(time.monotonic()); time.sleep(0.5)\n"
+        "t.append(time.monotonic()); b = m(); t.append(time.monotonic())\n"
+        "print(sum(b[k] - a[k] for k in b), t[2] - t[1], t[3] - t[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) == pytest.approx(1.0, abs=0.2)
+    counted, least, most = map(float, done.stdout.split())
+    assert 0.8 * least < counted < 1.2 * most
     assert machine_seconds().keys() == {"busy", "disk_wait", "stolen", "idle"}
 
 

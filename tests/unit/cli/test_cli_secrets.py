@@ -5,6 +5,7 @@ import json
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -75,6 +76,15 @@ def test_the_audit_is_asked_for_by_filters(hourhand: Run, stub: Stub) -> None:
     assert "secret.use" in hourhand("audit", "list", "--actor", "ada", "--since", "2026-01-01T00:00:00Z").stdout
     assert stub.last.params["actor"] == ["ada"]
     assert stub.last.params["since"] == ["2026-01-01T00:00:00+00:00"]
+
+
+@pytest.mark.parametrize(
+    ("grant", "told"), [({"jobs": ["a"], "kinds": ["http"]}, "for jobs a; kinds http"), (None, "for every job")]
+)
+def test_the_audit_tells_for_whom_a_secret_was_made(hourhand: Run, stub: Stub, grant: Any, told: str) -> None:
+    entry = {"id": 7, "at": "2026-01-01T00:00:00Z", "actor": "ada", "action": "secret.change", "subject": "secret/DB"}
+    answer(stub, {"entries": [{**entry, "details": {"grant": grant}}]})
+    assert told in hourhand("secret", "uses", "DB").stdout
 
 
 def test_a_key_file_is_made_once(hourhand: Run, stub: Stub, tmp_path: Path) -> None:

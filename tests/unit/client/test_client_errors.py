@@ -10,6 +10,7 @@ import httpx
 import pytest
 from stub_api import TOKEN, Stub
 
+from held_ports import held_port
 from hourhand.client import AnswerLost, ApiProblem, AsyncClient, Client, calls, scripts
 from hourhand.client.ears import EventReader, Heard
 from hourhand.client.problems import unreachable
@@ -61,22 +62,15 @@ def test_a_server_that_is_not_hourhand_is_told_apart(
     assert "\n" not in str(caught.value)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 def test_a_refused_connection_is_told_in_one_line_with_what_to_do() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{held_port()}"
     with Client(url, TOKEN) as client, pytest.raises(ServerUnreachable) as caught:
         client.whoami()
     assert str(caught.value) == (f"cannot reach {url} (connection refused). Is it running? Start it with: hourhand up")
 
 
 async def test_a_refused_connection_reads_the_same_from_the_asynchronous_client() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{held_port()}"
     async with AsyncClient(url, TOKEN) as client:
         with pytest.raises(ServerUnreachable, match="connection refused"):
             await client.whoami()

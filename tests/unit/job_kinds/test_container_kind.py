@@ -17,6 +17,7 @@ from hourhand.model.outcome import Failed, Succeeded
 from hourhand.model.resources import Resources
 from hourhand.model.states import Reason
 from hourhand.ports.job_kind import SlotClass
+from hourhand.runtime.machine import usable_memory
 
 OWN = ProgramSettings(grace_seconds=0.3, run_as=None, containment="none")
 PRETENDER = r"""#!/bin/bash
@@ -65,8 +66,8 @@ def pretender(tmp_path):
 async def open_kind():
     made = []
 
-    async def make(*engine, run_as=None):
-        kind = ContainerKind(ProgramRunner(OWN), ContainerSettings(engine, run_as))
+    async def make(*engine, run_as=None, **more):
+        kind = ContainerKind(ProgramRunner(OWN), ContainerSettings(engine, run_as, **more))
         await kind.open()
         made.append(kind)
         return kind
@@ -124,6 +125,16 @@ async def test_without_a_wish_there_is_no_network(pretender, open_kind, make_tas
     kind = await open_kind(str(pretender))
     await kind.run(make_task({"image": "tiny", "argv": ["true"]}, kind="container").task)
     assert any("--network none" in call for call in calls(pretender))
+
+
+async def test_without_a_wish_a_container_has_a_limit_of_memory_as_programs_have(pretender, open_kind, make_task):
+    kind = await open_kind(str(pretender), memory_bytes_max=123_000_000)
+    await kind.run(make_task({"image": "tiny", "argv": ["true"]}, kind="container").task)
+    kind = await open_kind(str(pretender))
+    await kind.run(make_task({"image": "tiny", "argv": ["true"]}, kind="container").task)
+    set_, half = [call for call in calls(pretender) if call.startswith("run")]
+    assert "--memory 123000000b --memory-swap 123000000b" in set_
+    assert f"--memory {usable_memory() // 2}b" in half
 
 
 async def test_an_engine_that_cannot_start_the_container_is_told_apart_from_the_program(
@@ -204,11 +215,12 @@ async def test_a_real_container_leaves_files_where_it_is_told(engine, open_kind,
     assert (logged.of("stdout"), kept) == (["0"], {"report.txt": "kept\n"})
 
 
-async def test_a_real_container_ends_at_its_limit_of_memory(engine, open_kind, make_task):
-    kind = await open_kind(*engine, run_as="nobody")
+@pytest.mark.parametrize(("declared", "default"), [(32_000_000, None), (None, 32_000_000)], ids=["declared", "default"])
+async def test_a_real_container_ends_at_its_limit_of_memory(engine, open_kind, make_task, declared, default):
+    kind = await open_kind(*engine, run_as="nobody", memory_bytes_max=default)
     hog = "x=$(/bin/busybox head -c 200000000 /dev/zero | /bin/busybox tr '\\0' x); echo ${#x}"
     logged = make_task({"image": IMAGE, "argv": ["/bin/sh", "-c", hog], "pull": "never"}, kind="container")
-    logged.task.resources = Resources(memory=32_000_000)
+    logged.task.resources = declared and Resources(memory=declared)
     outcome = await kind.run(logged.task)
     assert isinstance(outcome, Failed)
     assert outcome.result == {"exit_code": 137}

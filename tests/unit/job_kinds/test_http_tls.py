@@ -1,8 +1,10 @@
 """TLS of HTTP jobs, against real servers with certificates of their own."""
 
+import aiohttp
 import pytest
 from http_servers import Authority, Site, fine
 
+from hourhand.job_kinds import http_call
 from hourhand.job_kinds.http import HttpKind, HttpSettings
 from hourhand.model.errors import BadConfiguration
 from hourhand.model.outcome import Succeeded
@@ -96,6 +98,12 @@ async def test_a_job_can_show_a_certificate_of_its_own(open_kind, ours, make_tas
         nobody = await kind.run(make_task({"url": site.url, "tls": {"ca": ours.pem}}).task)
         assert nobody.reason is Reason.CONNECTION
         assert len(site.requests) == 1
+
+
+def test_who_shows_no_certificate_where_one_is_asked_for_is_told_so():
+    """By the alert, which does not always come through before the connection ends."""
+    alert = "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required (_ssl.c:2580)"
+    assert http_call._said(aiohttp.ClientOSError(1, alert)).endswith("give one as tls.cert and tls.key")
 
 
 async def test_certificates_that_are_none_are_told_without_their_text(open_kind, ours, make_task):

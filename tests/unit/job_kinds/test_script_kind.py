@@ -1,7 +1,8 @@
 import asyncio
 import json
 import os
-import stat
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -143,15 +144,20 @@ async def test_a_language_that_is_not_here_is_told_so(kind, make_task):
     assert "'cobol'" in outcome.error
 
 
-def test_an_interpreter_that_the_user_of_jobs_cannot_reach_does_not_count(tmp_path):
-    hidden, open_to_all = tmp_path / "hidden", tmp_path / "open"
+@pytest.fixture
+def reachable():
+    """A folder to which everybody gets, unlike those of tests: nobody else's need be opened for it."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_an_interpreter_that_the_user_of_jobs_cannot_reach_does_not_count(reachable):
+    hidden, open_to_all = reachable / "hidden", reachable / "open"
     for folder in (hidden, open_to_all):
         folder.mkdir()
         (folder / "lua").write_text("#!/bin/sh\n")
         (folder / "lua").chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents):
-        if not folder.stat().st_mode & stat.S_IXOTH:
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
     hidden.chmod(0o700)
     open_to_all.chmod(0o755)
     stranger = Account("stranger", os.getuid() + 4242, os.getgid() + 4242)

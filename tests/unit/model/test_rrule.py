@@ -5,7 +5,7 @@
 from datetime import datetime, timedelta
 from itertools import islice
 from random import Random
-from time import perf_counter
+from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -136,21 +136,21 @@ def test_what_the_standard_does_not_allow_is_refused_with_a_reason(text: str, sa
 )
 def test_a_rule_that_names_nothing_is_found_out_soon(text: str) -> None:
     rule = RRule.compile(text, NINE, None)
-    began = perf_counter()
+    began = process_time()
     try:
         found = rule.next_local(NINE - SECOND, SEARCH_DAYS_MAX)
     except RRuleFault:
         found = None
-    assert perf_counter() - began < 0.5
+    assert process_time() - began < 0.5
     assert found is None or found.year > 2027
 
 
 def test_a_count_that_reaches_far_is_judged_soon() -> None:
     text = "FREQ=SECONDLY;INTERVAL=7;BYHOUR=3;BYMINUTE=3;BYSECOND=3;COUNT=10000"
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(RRuleFault, match="COUNT=10000 reaches too far") as caught:
         end_of(text, NINE, BERLIN, FIXED)
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1
     assert caught.value.hint == "use UNTIL or max_runs"
 
 

@@ -57,7 +57,7 @@ failures = st.builds(
 outcomes = st.one_of(
     st.builds(Succeeded, st.none() | st.just({"a": 1})),
     failures,
-    st.builds(TimedOut, st.floats(0.1, 1000), st.booleans()),
+    st.builds(TimedOut, st.floats(0.1, 1000), st.booleans(), st.booleans()),
     st.builds(Snoozed, st.floats() | st.floats(0, 1e6), st.text(max_size=20)),
     st.just(Cancelled()),
     st.just(Lost()),

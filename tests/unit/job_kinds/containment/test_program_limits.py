@@ -1,6 +1,7 @@
 """Programs that want more than they may: each ends as it should, and nobody beside it is harmed (S11)."""
 
 import asyncio
+import time
 from typing import Final
 
 import pytest
@@ -102,8 +103,10 @@ async def test_every_attempt_has_a_limit_of_processes(open_kind, make_task):
 async def test_processor_time_is_limited(kind, make_task):
     spin = make_task(python("import time; end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"))
     spin.task.resources = Resources(cpu=0.1)
+    began = time.monotonic()
     assert await kind.run(spin.task) == OK
-    assert spin.task.usage.cpu_seconds < 0.6, "a tenth of one core, and what it takes to begin"
+    most = 0.1 * (time.monotonic() - began) + 0.3
+    assert spin.task.usage.cpu_seconds < most, "a tenth of one core, and what it takes to begin"
 
 
 async def test_no_core_files_and_few_open_files(open_kind, make_task):
