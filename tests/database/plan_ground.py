@@ -126,8 +126,8 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def filled_ground(database_url: str) -> AsyncIterator[Ground]:
-    schema = "test_plans"
+async def filled_ground(database_url: str, schema: str = "test_plans", fill: str = FILL) -> AsyncIterator[Ground]:
+    """`fill` leaves a table `numbered`, with the number and the id of each job."""
     database = Database(DatabaseSettings(url=database_url, schema=schema), "test")
     await database.open()
     await migrate(database)
@@ -135,7 +135,7 @@ async def filled_ground(database_url: str) -> AsyncIterator[Ground]:
     await Partitions(database).maintain(cuts, START)
     db = await asyncpg.connect(database_url)
     await db.execute("SET synchronous_commit = off")
-    await db.execute(FILL.replace("hourhand.", f"{schema}."))
+    await db.execute(fill.replace("hourhand.", f"{schema}."))
     tables = await db.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p')", schema
     )
@@ -163,7 +163,7 @@ class Plan:
 
 
 async def explain(
-    ground: Ground, file_name: str, name: str, settled: bool, *, after: str | None = None, **values: Any
+    ground: Ground, file_name: str, name: str, settled: bool, /, *, after: str | None = None, **values: Any
 ) -> Plan:
     """Runs the statement as a prepared one, after another, sees how it was done, and takes both back."""
     query = load_queries("hourhand.store.sql", file_name, ground.database.schema)[name]

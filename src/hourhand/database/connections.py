@@ -266,6 +266,15 @@ class Database:
                 return await db.fetch(query.text, *arguments)
         return await db.fetch(query.text, *arguments)
 
+    async def fetch_within(self, seconds: float, query: Query, **values: Any) -> list[Record] | None:
+        """For what can be done otherwise, or left: None when it would take longer. It must not write."""
+        async with self.connection() as db, _transaction_on(db):
+            await db.execute(f"SET LOCAL statement_timeout = {round(seconds * 1000)}")
+            try:
+                return await self.fetch_on(db, query, **values)
+            except asyncpg.QueryCanceledError:
+                return None  # to commit what has failed is to roll it back
+
     async def fetch_one(self, query: Query, **values: Any) -> Record | None:
         rows = await self.fetch(query, **values)
         return rows[0] if rows else None

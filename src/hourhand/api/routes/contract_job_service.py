@@ -67,6 +67,8 @@ _EXECUTING: Final = frozenset({RunState.CLAIMED, RunState.RUNNING, RunState.CANC
 _LOG_LINES_MAX: Final = 10_000
 _SEARCHED_MAX: Final = 2_000
 """Jobs looked through for one filtered page: the words pending/running and completed/failed depend on the runs."""
+_SEARCHES_MAX: Final = 200
+"""The same for pages of the search, which may be short, or empty: each has looked at thousands that do not fit."""
 _LATEST_AT_ONCE: Final = 8
 _PAGES_MAX: Final = 100_000
 _PAGE_NUMBERS: Final = {"type": "integer", "minimum": 1, "maximum": _PAGES_MAX, "default": 1}
@@ -247,11 +249,11 @@ class JobServiceRoutes:
     ) -> list[ListedJob]:
         found: list[ListedJob] = []
         searched, before = 0, None
-        while len(found) < skip + limit and searched < _SEARCHED_MAX:
+        for _ in range(_SEARCHES_MAX):
             page = await self._jobs.list(caller, filters, before, 100)
             found.extend(job for job in await self._listed(caller, page.jobs) if job.status == wanted)
             searched, before = searched + len(page.jobs), page.next_before
-            if before is None:
+            if before is None or len(found) >= skip + limit or searched >= _SEARCHED_MAX:
                 break
         return found[skip : skip + limit]
 
