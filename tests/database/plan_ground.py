@@ -117,6 +117,8 @@ class Ground:
     big: set[str]
     jobs: dict[int, UUID]
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    plan_once: bool = False
+    """Whether statements settle for a plan as in sessions of the API."""
 
     def due(self, number: int) -> datetime:
         return at(number)
@@ -176,6 +178,8 @@ async def explain(
             await ground.db.execute(after)
         await ground.db.execute(f"PREPARE {statement} AS {query.text}")
         call = f"EXECUTE {statement}" + (f"({arguments})" if arguments else "")
+        if settled and ground.plan_once:
+            await ground.db.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         for _ in range(6 if settled else 0):
             await ground.db.execute(f"EXPLAIN {call}")
         text = await ground.db.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {call}")

@@ -1,6 +1,7 @@
 """Lists and searches beside 300,000 jobs that are over: what a page costs follows from what it looks at."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from sample_jobs import NAMESPACE, START, every
 
 from hourhand.database.connections import Database, DatabaseSettings
 from hourhand.model.schedule import timing_to_json
-from hourhand.model.states import FINAL_STATES, JobState, RunState
+from hourhand.model.states import FINAL_STATES, LIVE_STATES, JobState, RunState
 from hourhand.store import job_lists, runs
 from hourhand.store.job_lists import JobLists
 from hourhand.store.jsons import to_json
@@ -62,7 +63,7 @@ SELECT hourhand.scheduled_run_id(due_at, b.job_id), b.job_id, due_at, due_at, du
 @pytest.fixture(scope="module")
 async def ground(database_url: str) -> AsyncIterator[Ground]:
     async with filled_ground(database_url, SCHEMA, FILL) as filled:
-        yield filled
+        yield replace(filled, plan_once=True)
 
 
 @pytest.fixture
@@ -154,6 +155,30 @@ async def test_finished_runs_are_looked_for_among_so_many(
     ):
         plan = await explain(ground, "runs.sql", name, settled, **asked, reasons=reasons, look=runs.LOOK, **more)
         assert_by_index(plan, ground, 12_000 if name.endswith("_of_job") else pages)
+
+
+@both_ways
+@pytest.mark.parametrize("number", [1, 7, 350, 400, 5000], ids=["many runs", "recurs", "waits", "live", "over"])
+async def test_the_status_of_one_job_goes_by_its_id(ground: Ground, number: int, settled: bool) -> None:
+    job_id = ground.jobs[number]
+    plan = await explain(ground, "jobs.sql", "get_jobs", settled, namespace_ids=[NAMESPACE], job_ids=[job_id])
+    assert_by_index(plan, ground, 60, rows=1)
+    asked = {"namespace_id": NAMESPACE, "job_id": job_id, "before": HIGHEST, "since": UUID(int=0), "limit": 2}
+    plan = await explain(
+        ground, "runs.sql", "list_live_runs_of_job", settled, **asked, states=LIVE_STATES, once_run_id=HIGHEST
+    )
+    assert_by_index(plan, ground, 60)
+    plan = await explain(
+        ground,
+        "runs.sql",
+        "list_finished_runs_of_job",
+        settled,
+        **asked,
+        states=FINAL_STATES,
+        reasons=None,
+        look=10_000,
+    )
+    assert_by_index(plan, ground, 120)
 
 
 # --- that nothing is left out -----------------------------------------------------------------------------

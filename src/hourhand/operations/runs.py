@@ -63,6 +63,11 @@ class RunOperations:
 
     async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage:
         job = None if filter.job_id is None else await self._job(caller, filter.job_id)
+        return await self._page(caller, job, filter, before, limit)
+
+    async def _page(
+        self, caller: Caller, job: Job | None, filter: RunFilter, before: UUID | None, limit: int
+    ) -> RunPage:
         runs = await self._runs.list_runs(
             caller.namespace_id,
             job,
@@ -75,10 +80,10 @@ class RunOperations:
         )
         return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else runs.reached)
 
-    async def latest(self, caller: Caller, job_id: UUID) -> Run | None:
-        page = await self.list(caller, RunFilter(job_id=job_id), None, 1)
+    async def latest(self, caller: Caller, job: Job) -> Run | None:
+        page = await self._page(caller, job, RunFilter(), None, 1)
         while not page.runs and page.next_before is not None:  # the newest has very many parts
-            page = await self.list(caller, RunFilter(job_id=job_id), page.next_before, 1)
+            page = await self._page(caller, job, RunFilter(), page.next_before, 1)
         return page.runs[0] if page.runs else None
 
     async def cancel(self, caller: Caller, run_id: UUID) -> Run:

@@ -204,7 +204,7 @@ class JobServiceRoutes:
 
     async def status(self, call: Call) -> Answer:
         job = await self._jobs.get(call.caller, call.id("jobId"))
-        latest = await self._runs.latest(call.caller, job.job_id)
+        latest = await self._runs.latest(call.caller, job)
         times = [job.updated_at, *(at for at in (latest and latest.started_at, latest and latest.ended_at) if at)]
         return json_answer(JobStatus(job.job_id, _status_word(job, latest), max(times)))
 
@@ -239,7 +239,7 @@ class JobServiceRoutes:
 
         async def listed(job: Job) -> ListedJob:
             async with few:
-                latest = await self._runs.latest(caller, job.job_id) if _depends_on_runs(job) else None
+                latest = await self._runs.latest(caller, job) if _depends_on_runs(job) else None
             return ListedJob(job.job_id, job.definition.name, _status_word(job, latest), _execution_time(job))
 
         return list(await asyncio.gather(*(listed(job) for job in jobs)))
