@@ -15,7 +15,6 @@ from hourhand.job_kinds.handlers import Context, job
 from hourhand.job_kinds.samples import noop
 
 HANDLER: Final = "bench.user_job"
-MODULE: Final = __name__
 
 _TABLES: Final = ("orders", "invoices", "customers", "payments", "shipments", "returns", "sessions", "prices")
 _MODULES: Final = ("extract", "transform", "load", "http.client", "db.pool", "report.render", "mail", "storage.s3")

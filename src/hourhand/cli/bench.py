@@ -323,9 +323,7 @@ def overload(**given: Any) -> None:
 def day(**given: Any) -> None:
     """A day of 10,000 users, sixty times faster: 50,000 submissions, their updates, status checks, history and logs."""
     from hourhand.bench.day import Day, hours_of, measure_day
-    from hourhand.bench.day_job import MODULE
 
     shared = take_shared(given)
     asked = Day(*hours_of(given["hours"]), given["faster"])
-    needed = {"kinds.handler_modules": MODULE}
-    run_on_target(shared, lambda target, progress: measure_day(target, asked, progress), needed)
+    run_on_target(shared, lambda target, progress: measure_day(target, asked, progress))
