@@ -42,7 +42,7 @@ bench-long: $(STAMP)-dev
 	$(BIN)/python benchmarks/blocked_claims.py --pairs 5 --seconds 20 --at-least 0.9
 
 # What happens in every grown cluster, beside 5,000 runs a second and ten million stored: vacuum, checkpoints, a
-# transaction that nobody ends, a thousand executors, readers. Some 35 minutes.
+# transaction that nobody ends, a thousand executors, readers. Some 25 minutes.
 bench-stays-fast: $(STAMP)-dev
 	$(BIN)/python benchmarks/stays_fast.py
 

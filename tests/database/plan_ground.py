@@ -117,6 +117,8 @@ class Ground:
     big: set[str]
     jobs: dict[int, UUID]
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    plan_once: bool = False
+    """Whether statements settle for a plan as in sessions of the API."""
 
     def due(self, number: int) -> datetime:
         return at(number)
@@ -126,8 +128,8 @@ class Ground:
 
 
 @contextlib.asynccontextmanager
-async def filled_ground(database_url: str) -> AsyncIterator[Ground]:
-    schema = "test_plans"
+async def filled_ground(database_url: str, schema: str = "test_plans", fill: str = FILL) -> AsyncIterator[Ground]:
+    """`fill` leaves a table `numbered`, with the number and the id of each job."""
     database = Database(DatabaseSettings(url=database_url, schema=schema), "test")
     await database.open()
     await migrate(database)
@@ -135,7 +137,7 @@ async def filled_ground(database_url: str) -> AsyncIterator[Ground]:
     await Partitions(database).maintain(cuts, START)
     db = await asyncpg.connect(database_url)
     await db.execute("SET synchronous_commit = off")
-    await db.execute(FILL.replace("hourhand.", f"{schema}."))
+    await db.execute(fill.replace("hourhand.", f"{schema}."))
     tables = await db.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind IN ('r', 'p')", schema
     )
@@ -163,7 +165,7 @@ class Plan:
 
 
 async def explain(
-    ground: Ground, file_name: str, name: str, settled: bool, *, after: str | None = None, **values: Any
+    ground: Ground, file_name: str, name: str, settled: bool, /, *, after: str | None = None, **values: Any
 ) -> Plan:
     """Runs the statement as a prepared one, after another, sees how it was done, and takes both back."""
     query = load_queries("hourhand.store.sql", file_name, ground.database.schema)[name]
@@ -176,6 +178,8 @@ async def explain(
             await ground.db.execute(after)
         await ground.db.execute(f"PREPARE {statement} AS {query.text}")
         call = f"EXECUTE {statement}" + (f"({arguments})" if arguments else "")
+        if settled and ground.plan_once:
+            await ground.db.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         for _ in range(6 if settled else 0):
             await ground.db.execute(f"EXPLAIN {call}")
         text = await ground.db.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {call}")

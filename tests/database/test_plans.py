@@ -255,6 +255,7 @@ async def test_the_newest_finished_runs_are_read_off_the_end_of_their_index(grou
         plan = await explain(
             ground, "runs.sql", "list_finished_runs", settled,
             namespace_id=NAMESPACE, states=FINAL_STATES, before=before, since=UUID(int=0), reasons=None, limit=50,
+            look=10_000,
         )  # fmt: skip
         assert_by_index(plan, ground, 1000, rows=50)
 
@@ -264,7 +265,7 @@ async def test_runs_that_failed_are_read_off_an_index_that_has_no_others(ground:
     plan = await explain(
         ground, "runs.sql", "list_finished_runs", settled,
         namespace_id=NAMESPACE, states=[11, 12], before=UUID(int=(1 << 128) - 1), since=UUID(int=0), reasons=None,
-        limit=50,
+        limit=50, look=10_000,
     )  # fmt: skip
     assert_by_index(plan, ground, 1000, rows=50)
     assert re.search(r"runs_\d+_namespace_id_run_id_idx: [1-9]", plan.text), plan.text  # of `runs_unwell`
@@ -276,6 +277,7 @@ async def test_the_finished_runs_of_a_job_are_found_by_the_job(ground: Ground, s
         ground, "runs.sql", "list_finished_runs_of_job", settled,
         namespace_id=NAMESPACE, job_id=ground.jobs[5], states=FINAL_STATES, before=UUID(int=(1 << 128) - 1),
         since=UUID(int=0), reasons=None, limit=50,
+            look=10_000,
     )  # fmt: skip
     assert_by_index(plan, ground, 500, rows=10)
 
@@ -287,7 +289,8 @@ async def test_the_live_runs_of_a_job_are_found_by_the_job_or_by_their_id(
 ) -> None:
     plan = await explain(
         ground, "runs.sql", "list_live_runs_of_job", settled,
-        namespace_id=NAMESPACE, job_id=ground.jobs[number], states=LIVE_STATES, before=None, since=None, limit=50,
+        namespace_id=NAMESPACE, job_id=ground.jobs[number], states=LIVE_STATES, before=UUID(int=(1 << 128) - 1),
+        since=UUID(int=0), limit=50,
         once_run_id=ground.run_id(number) if number % 2 == 0 else None,
     )  # fmt: skip
     assert_by_index(plan, ground, 200, rows=1)
@@ -339,7 +342,7 @@ async def test_runs_to_repeat_are_picked_by_time_or_by_job(ground: Ground, of_jo
     plan = await explain(
         ground, "runs.sql", name, settled,
         namespace_id=NAMESPACE, states=[10, 11, 12], reasons=None, since=UUID(int=0), before=UUID(int=(1 << 128) - 1),
-        again=False, limit=10, **more,
+        again=False, limit=10, look=10_000, **more,
     )  # fmt: skip
     assert_by_index(plan, ground, 1500, rows=10)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 SHOWN_MAX: Final = 10
 _PAGE: Final = 500
+_LIVING: Final = ("scheduled", "paused")
 
 
 def run_id(word: str) -> UUID:
@@ -27,8 +28,9 @@ def find_job(client: "Client", word: str) -> UUID:
     identity = as_uuid(word)
     if identity is not None:
         return identity
-    named = [job for job in client.list_jobs(name=word, limit=_PAGE) if job.name == word]
-    candidates = [job for job in named if not job.is_final] or named
+    # Those that have not ended are few and found at once; of those that ran once and are over there may be millions.
+    living = [job for status in _LIVING for job in client.list_jobs(name=word, status=status, limit=_PAGE)]
+    candidates = living or [job for job in client.list_jobs(name=word, limit=_PAGE) if job.name == word]
     if not candidates:
         raise NotFound("job", repr(word))
     if len(candidates) > 1:

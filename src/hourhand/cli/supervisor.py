@@ -30,6 +30,8 @@ ROLES = ("scheduler", "executor", "api")
 READY_SECONDS_MAX = 60.0
 RESTART_SECONDS_MAX = 10.0
 DATABASE_LOOK_SECONDS = 2.0
+_SAMPLES = ("hourhand.job_kinds.samples", "hourhand.bench.day_job")
+"""Handlers that are there without being asked for: of the demo and of the benchmarks."""
 
 
 class Supervisor:
@@ -221,15 +223,13 @@ class Supervisor:
     def _environment(self) -> Mapping[str, str]:
         """What the roles are told: the same configuration, and what only this process knows."""
         config = self._config
-        modules = config.kinds.handler_modules
-        if "hourhand.job_kinds.samples" not in modules:
-            modules = (*modules, "hourhand.job_kinds.samples")
+        modules = (*config.kinds.handler_modules, *_SAMPLES)
         told = {
             "HOURHAND_HOME": str(config.home),
             "HOURHAND_DATABASE_URL": config.database.url,
             "HOURHAND_API_HOST": config.api.host,
             "HOURHAND_API_PORT": str(config.api.port),
-            "HOURHAND_KINDS_HANDLER_MODULES": ",".join(modules),
+            "HOURHAND_KINDS_HANDLER_MODULES": ",".join(dict.fromkeys(modules)),
             "HOURHAND_BENCH_WITNESS": os.environ.get("HOURHAND_BENCH_WITNESS") or str(config.home / "bench.witness"),
         }
         if self._config_file is not None:

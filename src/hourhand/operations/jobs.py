@@ -234,11 +234,14 @@ class JobOperations:
             return replace(job, warnings=[nobody_offers(definition)])
         return job
 
-    async def list(self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int = 0) -> JobPage:
+    async def list(
+        self, caller: Caller, filter: JobFilter, before: UUID | None, limit: int, skip: int | None = None
+    ) -> JobPage:
+        """`skip`: for those who know no cursor but a page number."""
         filters = {name: getattr(filter, name) for name in filter.__struct_fields__}
         jobs = await self._jobs.list_jobs(caller.namespace_id, before, limit + 1, skip, filters)
         shown = await self._next_runs.shown(caller.namespace_id, jobs[:limit])
-        return JobPage(shown, jobs[limit - 1].job_id if len(jobs) > limit else None)
+        return JobPage(shown, jobs[limit - 1].job_id if len(jobs) > limit else jobs.reached)
 
     async def update(self, caller: Caller, job_id: UUID, patch: JobPatch, if_version: int | None = None) -> Changed:
         """Changes the fields given. Unstarted runs of later due times are replaced by those of the new version. Without

@@ -22,7 +22,7 @@ from hourhand.operations.requests import (
 )
 from hourhand.operations.selection import Selection, check_retry, runs_to_cancel, runs_to_retry
 from hourhand.ports.event_bus import EventBus, Topic
-from hourhand.ports.stores import JobStore, RunStore
+from hourhand.ports.stores import JobStore, RunStore, Walked
 
 BATCH_MAX = 1000
 """Runs that one statement makes or cancels; larger batches hold their locks longer."""
@@ -63,6 +63,11 @@ class RunOperations:
 
     async def list(self, caller: Caller, filter: RunFilter, before: UUID | None, limit: int) -> RunPage:
         job = None if filter.job_id is None else await self._job(caller, filter.job_id)
+        return await self._page(caller, job, filter, before, limit)
+
+    async def _page(
+        self, caller: Caller, job: Job | None, filter: RunFilter, before: UUID | None, limit: int
+    ) -> RunPage:
         runs = await self._runs.list_runs(
             caller.namespace_id,
             job,
@@ -73,10 +78,12 @@ class RunOperations:
             since=filter.since,
             until=filter.until,
         )
-        return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else None)
+        return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else runs.reached)
 
-    async def latest(self, caller: Caller, job_id: UUID) -> Run | None:
-        page = await self.list(caller, RunFilter(job_id=job_id), None, 1)
+    async def latest(self, caller: Caller, job: Job) -> Run | None:
+        page = await self._page(caller, job, RunFilter(), None, 1)
+        while not page.runs and page.next_before is not None:  # the newest has very many parts
+            page = await self._page(caller, job, RunFilter(), page.next_before, 1)
         return page.runs[0] if page.runs else None
 
     async def cancel(self, caller: Caller, run_id: UUID) -> Run:
@@ -143,13 +150,15 @@ class RunOperations:
             await self._job(caller, wanted.job_id)
         made: Uuids = []
         seen: Uuids = []
+        before: UUID | None = None
         while len(made) < wanted.limit:
             size = min(BATCH_MAX, wanted.limit - len(made))
-            batch = await self._finished_runs_meant(caller, wanted, seen, request.again, size)
-            if not batch:
+            batch = await self._finished_runs_meant(caller, wanted, seen, before, request.again, size)
+            before = batch.reached or (batch[-1] if batch else None)
+            if before is None:
                 break
             seen += batch
-            made += await self._repeat(caller, batch, seen, request.note, request.again)
+            made += await self._repeat(caller, batch, seen, request.note, request.again) if batch else []
         if made:
             self._bus.publish(Topic.READY)
         return RunsRetried(made, wanted.run_ids is None and len(made) >= wanted.limit)
@@ -178,12 +187,12 @@ class RunOperations:
         return Conflict("run-already-retried", message, run_id=str(newest[0]))
 
     async def _finished_runs_meant(
-        self, caller: Caller, wanted: Selection, seen: Uuids, again: bool, limit: int
-    ) -> Uuids:
-        """The next of them, older than those seen."""
+        self, caller: Caller, wanted: Selection, seen: Uuids, before: UUID | None, again: bool, limit: int
+    ) -> Walked[UUID]:
+        """The next of them: not seen yet, and older than `before`."""
         if wanted.run_ids is not None:
             left = sorted({run_id for run_id in wanted.run_ids if not is_part(run_id)} - set(seen), reverse=True)
-            return left[:limit]
+            return Walked(left[:limit])
         return await self._runs.pick_retries(
             caller.namespace_id,
             wanted.job_id,
@@ -191,7 +200,7 @@ class RunOperations:
             wanted.reasons,
             wanted.since,
             wanted.until,
-            seen[-1] if seen else None,
+            before,
             again,
             limit,
         )

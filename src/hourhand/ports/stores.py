@@ -4,10 +4,10 @@ Every write that carries a fence, an epoch or an expected value changes nothing 
 answer says which rows it changed. Methods take many; one is a list of one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,6 +28,19 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """Before everything that falls due."""
 NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 """Where cursors stand in the timetable that a pause holds: after everything that falls due."""
+
+
+_T = TypeVar("_T")
+
+
+class Walked(list[_T]):
+    """What a walk over much found, newest first. It ends when it has looked at enough."""
+
+    def __init__(self, found: Iterable[_T] = (), reached: UUID | None = None) -> None:
+        super().__init__(found)
+        self.reached = reached
+        """Where it gave up: behind this id nothing has been looked at. None: there is nothing further, or the page is
+        full."""
 
 
 class NewJob(msgspec.Struct, frozen=True):
@@ -59,9 +72,10 @@ class JobStore(Protocol):
         """How many due times later than now may make a run, of a job that has a budget of them."""
 
     async def list_jobs(
-        self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
-    ) -> list[Job]:
-        """Newest first, jobs with an id below `before`."""
+        self, namespace_id: int, before: UUID | None, limit: int, skip: int | None, filters: Mapping[str, Any]
+    ) -> Walked[Job]:
+        """Newest first, jobs with an id below `before`. With a name those that recur come first, then those that run
+        once. `skip`: how many to leave out, for those who cannot go on behind `reached`."""
 
     async def change_job(
         self,
@@ -288,7 +302,7 @@ class RunStore(Protocol):
         reasons: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> list[Run]:
+    ) -> Walked[Run]:
         """Newest first, live and finished ones as one list. `since` and `until` go by the time a run stands for or was
         asked for."""
 
@@ -314,7 +328,7 @@ class RunStore(Protocol):
     async def pick_retries(
         self, namespace_id: int, job_id: UUID | None, states: Sequence[RunState], reasons: Sequence[str] | None,
         since: datetime | None, until: datetime | None, before: UUID | None, again: bool, limit: int,
-    ) -> list[UUID]:  # fmt: skip
+    ) -> Walked[UUID]:  # fmt: skip
         """Finished runs to repeat, newest first; unless `again`, without those that a retry already repeats or has
         repeated with success."""
 

@@ -17,11 +17,12 @@ from hourhand.model.job import Job, JobDefinition
 from hourhand.model.local_time import ZoneFault
 from hourhand.model.policy import ORDINARY, KeyFault
 from hourhand.model.states import EXECUTING_STATES, JobState, Reason, RunState
-from hourhand.ports.stores import NEVER, NewJob
+from hourhand.ports.stores import NEVER, NewJob, Walked
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.job_accounts import JobAccounts, Patience
 from hourhand.store.job_definitions import definition_columns, definition_of, version_of
-from hourhand.store.job_pauses import is_paused, pause_columns, pauses_of
+from hourhand.store.job_lists import JobLists, job_of
+from hourhand.store.job_pauses import is_paused, pause_columns
 from hourhand.store.job_rows import (
     Numbers,
     Tables,
@@ -46,6 +47,7 @@ class Jobs:
         self._database = database
         self._names = names
         self._queries = load_queries("hourhand.store.sql", "jobs.sql", database.schema)
+        self._lists = JobLists(database, names)
         self._gates = Gates(database)
         self._pauses = Pauses(database, names, Queues(database))
         self._run_queries = load_queries("hourhand.store.sql", "live_runs.sql", database.schema)
@@ -96,26 +98,16 @@ class Jobs:
     async def get_jobs(self, wanted: Sequence[tuple[int, UUID]]) -> dict[tuple[int, UUID], Job]:
         namespace_ids, job_ids = zip(*wanted, strict=True)
         rows = await self._database.fetch(self._queries["get_jobs"], namespace_ids=namespace_ids, job_ids=job_ids)
-        return {(row["namespace_id"], row["job_id"]): await self._job(row) for row in rows}
+        found: dict[tuple[int, UUID], Job] = {}
+        for row in rows:
+            namespace_id = row["namespace_id"]
+            found[namespace_id, row["job_id"]] = job_of(row, await self._names.namespace_name(namespace_id))
+        return found
 
     async def list_jobs(
-        self, namespace_id: int, before: UUID | None, limit: int, skip: int, filters: Mapping[str, Any]
-    ) -> list[Job]:
-        labels = filters.get("labels")
-        elsewhere = {name: filters.get(name) for name in ("queue", "state")}
-        plainly = not any(elsewhere.values())
-        rows = await self._database.fetch(
-            self._queries["list_jobs_plainly" if plainly else "list_jobs"],
-            namespace_id=namespace_id,
-            before=before,
-            **{name: filters.get(name) for name in ("name", "kind", "owner", "recurring")},
-            labels=to_json(labels) if labels else None,
-            priority=filters.get("priorities"),
-            limit=limit,
-            skip=skip,
-            **({} if plainly else elsewhere),
-        )
-        return [await self._job(row) for row in rows]
+        self, namespace_id: int, before: UUID | None, limit: int, skip: int | None, filters: Mapping[str, Any]
+    ) -> Walked[Job]:
+        return await self._lists.list_jobs(namespace_id, before, limit, skip, filters)
 
     @tried_twice
     async def change_job(
@@ -442,27 +434,6 @@ class Jobs:
             gate_ids=gate_numbers,
             expires_after=cursor_promises(definition)[0],
             exclusive=cursor_promises(definition)[1],
-        )
-
-    async def _job(self, row: Record) -> Job:
-        state = JobState.SCHEDULED if row["alive"] else JobState.COMPLETED
-        if row["status"]:
-            state = JobState.CANCELLED if row["status"] == 2 else JobState.PAUSED if row["paused"] else state
-        upcoming = [due for due in (row["next_live"], row["next_fire"]) if due is not None and due != NEVER]
-        namespace = await self._names.namespace_name(row["namespace_id"])
-        return Job(
-            job_id=row["job_id"],
-            namespace=namespace,
-            definition=definition_of(row),
-            version=row["version"],
-            state=state,
-            next_due=min(upcoming, default=None),
-            created_at=row["created_at"],
-            created_by=row["created_by"],
-            updated_at=row["updated_at"],
-            pause_reason=row["pause_reason"] if state is JobState.PAUSED else None,
-            unique_key=row["unique_key"],
-            pauses=pauses_of(row, namespace) if row["paused"] or row["held_by"] is not None else (),
         )
 
 

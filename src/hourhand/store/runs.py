@@ -19,12 +19,15 @@ from hourhand.model.run_blobs import reference_in
 from hourhand.model.schedule import timing_from_json
 from hourhand.model.states import Cause, RunState
 from hourhand.model.usage import Usage
+from hourhand.ports.stores import Walked
 from hourhand.store.gates import Gates, WantedGate, array_text, gate_ids, gates_of, gates_of_policy
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names, lane_key
 from hourhand.store.progress import progress_in
 
 _decode_usage: Final = msgspec.json.Decoder(Usage).decode
+LOOK: Final = 10_000
+"""Runs that one page looks at: some ten milliseconds. Behind them the next page goes on."""
 _LOWEST_ID: Final = UUID(int=0)
 _HIGHEST_ID: Final = UUID(int=(1 << 128) - 1)
 
@@ -56,34 +59,39 @@ class Runs:
         reasons: Sequence[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> list[Run]:
-        # A run that is not finished has no reason yet.
+    ) -> Walked[Run]:
+        # A run that is not finished has no reason yet, and one that succeeded never gets one.
         live_states = [] if reasons else [state for state in states if not state.is_final]
-        final_states = [state for state in states if state.is_final]
-        lowest = None if since is None else lowest_id_at(since)
-        if until is not None:
-            before = min(before or _HIGHEST_ID, lowest_id_at(until))
-        of_job: dict[str, Any] = {} if job is None else {"job_id": job.job_id}
-        suffix = "" if job is None else "_of_job"
-        rows: list[Record] = []
-        if live_states:
-            once = {} if job is None else {"once_run_id": _once_run_id(job)}
-            rows += await self._database.fetch(
-                self._queries[f"list_live_runs{suffix}"],
-                namespace_id=namespace_id, states=live_states, before=before, since=lowest, limit=limit, **of_job,
-                **once,
-            )  # fmt: skip
+        final_states = [state for state in states if state.is_final and not (reasons and state is RunState.SUCCEEDED)]
+        bounds = {
+            "before": min(before or _HIGHEST_ID, _HIGHEST_ID if until is None else lowest_id_at(until)),
+            "since": _LOWEST_ID if since is None else lowest_id_at(since),
+        }
+        asked: dict[str, Any] = {"namespace_id": namespace_id, "limit": limit, **bounds}
+        walks: list[list[Record]] = []
+        if live_states and job is None:
+            walks.append(await self._fetch("list_live_runs", **asked, states=live_states, look=LOOK))
+        elif live_states and job is not None:
+            of_job = {"job_id": job.job_id, "once_run_id": _once_run_id(job)}
+            walks.append(await self._fetch("list_live_runs_of_job", **asked, states=live_states, **of_job))
         if final_states:
-            rows += await self._database.fetch(
-                self._queries[f"list_finished_runs{suffix}"],
-                namespace_id=namespace_id, states=final_states, before=before or _HIGHEST_ID,
-                since=lowest or _LOWEST_ID, reasons=reasons, limit=limit, **of_job,
-            )  # fmt: skip
-        namespace = await self._names.namespace_name(namespace_id)
+            suffix, more = ("", {}) if job is None else ("_of_job", {"job_id": job.job_id})
+            asked |= {"states": final_states, "reasons": reasons, "look": LOOK}
+            walks.append(await self._fetch(f"list_finished_runs{suffix}", **asked, **more))
+        return self._merged(walks, limit, await self._names.namespace_name(namespace_id))
+
+    def _merged(self, walks: Sequence[Sequence[Record]], limit: int, namespace: str) -> Walked[Run]:
+        """As one list. Where one of them gave up, the others are not followed further: what they have is told again by
+        the next page."""
+        reached = max((place for rows in walks if (place := _reached(rows)) is not None), default=None)
         # A run that finished between the two looks is in both; the later look has its end.
-        found = {row["run_id"]: row for row in rows}
-        newest = sorted(found.values(), key=lambda row: row["run_id"], reverse=True)[:limit]
-        return [self._run(row, namespace) for row in newest]
+        found = {row["run_id"]: row for rows in walks for row in rows if row.get("fits", True)}
+        kept = [run_id for run_id in found if reached is None or run_id >= reached]
+        newest = sorted(kept, reverse=True)[:limit]
+        return Walked([self._run(found[run_id], namespace) for run_id in newest], reached)
+
+    async def _fetch(self, query: str, /, **values: Any) -> list[Record]:
+        return await self._database.fetch(self._queries[query], **values)
 
     async def list_attempts(self, run_id: UUID) -> list[Attempt]:
         rows = await self._database.fetch(self._queries["list_attempts"], run_id=run_id)
@@ -153,7 +161,7 @@ class Runs:
         before: UUID | None,
         again: bool,
         limit: int,
-    ) -> list[UUID]:
+    ) -> Walked[UUID]:
         bounds = [bound for bound in (before, until and lowest_id_at(until)) if bound is not None]
         suffix, of_job = ("", {}) if job_id is None else ("_of_job", {"job_id": job_id})
         rows = await self._database.fetch(
@@ -166,8 +174,9 @@ class Runs:
             before=min(bounds, default=_HIGHEST_ID),
             again=again,
             limit=limit,
+            look=LOOK,
         )
-        return [row["run_id"] for row in rows]
+        return Walked([row["run_id"] for row in rows if row["fits"]], _reached(rows))
 
     @tried_twice
     async def retry_runs(
@@ -264,6 +273,10 @@ class Runs:
             progress=progress_in(row) if "at" in row else None,  # finished runs have none
             usage=_usage(row),
         )
+
+
+def _reached(rows: Sequence[Record]) -> UUID | None:
+    return rows[-1]["run_id"] if rows and rows[-1].get("is_last") else None
 
 
 def _usage(row: Record) -> Usage | None:

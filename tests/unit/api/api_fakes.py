@@ -318,8 +318,8 @@ class FakeRuns:
         ]
         return RunPage(runs[:limit], runs[limit - 1].run_id if len(runs) > limit else None)
 
-    async def latest(self, caller: Caller, job_id: UUID) -> Run | None:
-        return next(iter((await self.list(caller, RunFilter(job_id=job_id), None, 1)).runs), None)
+    async def latest(self, caller: Caller, job: Job) -> Run | None:
+        return next(iter((await self.list(caller, RunFilter(job_id=job.job_id), None, 1)).runs), None)
 
     async def cancel(self, caller: Caller, run_id: UUID) -> Run:
         run = await self.get(caller, run_id)

@@ -9,7 +9,7 @@ from hourhand.bench.course import Sample, Table, brief, does
 from hourhand.bench.day import Day, hours_of, plan_of, storage, submission_times, submissions_in
 from hourhand.bench.flight import Flight, settings_for
 from hourhand.bench.growth import cost_us
-from hourhand.bench.soak import ratios, sample_at
+from hourhand.bench.soak import ratios, sample_at, typical_p99, worse
 from hourhand.bench.steady import AHEAD_SECONDS, in_order_of_sending, spread
 from hourhand.model.errors import InvalidParameter
 
@@ -97,6 +97,40 @@ def test_the_last_minutes_are_compared_with_the_first() -> None:
     }
     first = {"live_runs_mb": 4.0, "live_runs_dead": 100.0}
     assert ratios(first, {"live_runs_mb": 8.0, "live_runs_dead": 50.0}) == {"live_runs": 2.0, "live_runs_dead": 0.5}
+
+
+STRETCH = {"starts_per_second": 5000.0, "p99_typical_ms": 5.0, "cpu_us": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ({}, []),
+        ({"p99_typical_ms": 5.9}, []),  # less than can be told apart
+        ({"p99_typical_ms": 6.1}, ["p99_typical"]),
+        ({"starts_per_second": 4600.0, "cpu_us": 109.0}, []),
+        ({"starts_per_second": 4500.0}, ["starts_per_second"]),
+        ({"cpu_us": 111.0}, ["cpu"]),
+        ({"starts_per_second": 9000.0, "p99_typical_ms": 1.0, "cpu_us": 10.0}, []),
+    ],
+)
+def test_the_last_minutes_are_worse_by_a_tenth_and_by_what_can_be_told_apart(
+    last: dict[str, float], expected: list[str]
+) -> None:
+    assert worse(STRETCH, STRETCH | last) == expected
+    late = {"p99_typical_ms": 50.0}
+    assert worse(STRETCH | late, STRETCH | {"p99_typical_ms": 54.9}) == []
+    assert worse(STRETCH | late, STRETCH | {"p99_typical_ms": 55.1}) == ["p99_typical"]
+
+
+def test_one_bad_moment_is_not_what_is_typical_and_a_bad_half_is() -> None:
+    seconds = [second * 1_000_000 for second in range(60) for _ in range(100)]
+    calm = [4.0] * len(seconds)
+    hiccup = [400.0 if at == 30_000_000 else 4.0 for at in seconds]
+    worn = [9.0 if at >= 20_000_000 else 4.0 for at in seconds]
+    assert [typical_p99(seconds, late, 0, 60_000_000) for late in (calm, hiccup, worn)] == [4.0, 4.0, 9.0]
+    assert typical_p99(seconds, worn, 0, 30_000_000) == 4.0, "what comes later is no part of it"
+    assert typical_p99([], [], 0, 60_000_000) == 0.0
 
 
 def test_the_nearest_sample_counts() -> None:

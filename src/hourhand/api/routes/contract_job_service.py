@@ -67,6 +67,8 @@ _EXECUTING: Final = frozenset({RunState.CLAIMED, RunState.RUNNING, RunState.CANC
 _LOG_LINES_MAX: Final = 10_000
 _SEARCHED_MAX: Final = 2_000
 """Jobs looked through for one filtered page: the words pending/running and completed/failed depend on the runs."""
+_SEARCHES_MAX: Final = 200
+"""The same for pages of the search, which may be short, or empty: each has looked at thousands that do not fit."""
 _LATEST_AT_ONCE: Final = 8
 _PAGES_MAX: Final = 100_000
 _PAGE_NUMBERS: Final = {"type": "integer", "minimum": 1, "maximum": _PAGES_MAX, "default": 1}
@@ -202,7 +204,7 @@ class JobServiceRoutes:
 
     async def status(self, call: Call) -> Answer:
         job = await self._jobs.get(call.caller, call.id("jobId"))
-        latest = await self._runs.latest(call.caller, job.job_id)
+        latest = await self._runs.latest(call.caller, job)
         times = [job.updated_at, *(at for at in (latest and latest.started_at, latest and latest.ended_at) if at)]
         return json_answer(JobStatus(job.job_id, _status_word(job, latest), max(times)))
 
@@ -237,7 +239,7 @@ class JobServiceRoutes:
 
         async def listed(job: Job) -> ListedJob:
             async with few:
-                latest = await self._runs.latest(caller, job.job_id) if _depends_on_runs(job) else None
+                latest = await self._runs.latest(caller, job) if _depends_on_runs(job) else None
             return ListedJob(job.job_id, job.definition.name, _status_word(job, latest), _execution_time(job))
 
         return list(await asyncio.gather(*(listed(job) for job in jobs)))
@@ -247,11 +249,11 @@ class JobServiceRoutes:
     ) -> list[ListedJob]:
         found: list[ListedJob] = []
         searched, before = 0, None
-        while len(found) < skip + limit and searched < _SEARCHED_MAX:
+        for _ in range(_SEARCHES_MAX):
             page = await self._jobs.list(caller, filters, before, 100)
             found.extend(job for job in await self._listed(caller, page.jobs) if job.status == wanted)
             searched, before = searched + len(page.jobs), page.next_before
-            if before is None:
+            if before is None or len(found) >= skip + limit or searched >= _SEARCHED_MAX:
                 break
         return found[skip : skip + limit]
 

@@ -198,7 +198,7 @@ class ScheduleServiceRoutes:
 
     async def status(self, call: Call) -> Answer:
         job = await self._jobs.get(call.caller, call.id("jobId"))
-        latest = await self._runs.latest(call.caller, job.job_id)
+        latest = await self._runs.latest(call.caller, job)
         return json_answer(
             ScheduledJobStatusView(job.job_id, None if latest is None else LatestRunView(**_run_fields(latest)))
         )

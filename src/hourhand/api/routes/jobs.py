@@ -280,7 +280,7 @@ class JobRoutes:
 
     async def status(self, call: Call) -> Answer:
         job = await self._jobs.get(call.caller, call.id("job_id"))
-        latest = await self._runs.latest(call.caller, job.job_id)
+        latest = await self._runs.latest(call.caller, job)
         view = JobStatusView(job.job_id, job.state.value, job.next_due, None if latest is None else run_view(latest))
         return json_answer(view)
 

@@ -73,42 +73,6 @@ SELECT @job_id, x.first_due, x.last_due, x.count, 16, x.reason, @version, x.deta
  WHERE NOT EXISTS (SELECT FROM extended e WHERE e.first_due = x.first_due)
 ON CONFLICT (job_id, first_due) DO NOTHING;
 
--- name: list_jobs
--- Newest first, one page behind the cursor. The state is derived, so the filter on it is applied to what is read.
-SELECT * FROM hourhand.jobs_in_full j
- WHERE j.namespace_id = @namespace_id
-   AND (@before::uuid IS NULL OR j.job_id < @before)
-   AND (@name::text IS NULL OR j.name = @name)
-   AND (@kind::text IS NULL OR j.kind = @kind)
-   AND (@queue::text IS NULL OR j.queue = @queue)
-   AND (@owner::text IS NULL OR j.owner = @owner)
-   AND (@labels::jsonb IS NULL OR j.labels @> @labels)
-   AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
-   AND (@recurring::boolean IS NULL OR (j.due_at IS NULL) = @recurring)
-   AND (@state::text IS NULL OR CASE WHEN j.status = 2 THEN 'cancelled' WHEN j.paused THEN 'paused'
-                                     WHEN j.alive THEN 'scheduled' ELSE 'completed' END = @state)
- ORDER BY j.job_id DESC
- LIMIT @limit OFFSET @skip;
-
--- name: list_jobs_plainly
--- The same where nothing is asked that is not in the job's own row: only those of the page are looked up elsewhere, also
--- while the table is so young that nothing is known of it.
-WITH page AS MATERIALIZED (
-    SELECT j.namespace_id, j.job_id FROM hourhand.jobs j
-     WHERE j.namespace_id = @namespace_id
-       AND (@before::uuid IS NULL OR j.job_id < @before)
-       AND (@name::text IS NULL OR j.name = @name)
-       AND (@kind::text IS NULL OR j.kind = @kind)
-       AND (@owner::text IS NULL OR j.owner = @owner)
-       AND (@labels::jsonb IS NULL OR j.labels @> @labels)
-       AND (@priority::smallint[] IS NULL OR j.priority = ANY (@priority))
-       AND (@recurring::boolean IS NULL OR (j.due_at IS NULL) = @recurring)
-     ORDER BY j.job_id DESC
-     LIMIT @limit OFFSET @skip
-)
-SELECT j.* FROM page JOIN hourhand.jobs_in_full j ON j.namespace_id = page.namespace_id AND j.job_id = page.job_id
- ORDER BY j.job_id DESC;
-
 -- name: update_job
 -- And which secrets it refers to from now on.
 WITH unlinked AS (

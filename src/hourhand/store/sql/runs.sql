@@ -24,17 +24,20 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
  WHERE r.namespace_id = @namespace_id AND r.run_id = @run_id;
 
 -- name: list_live_runs
--- Newest first. Live runs are few: never more than the backlog.
-SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
+-- Newest first. A walk ends with the row at the place `look`, which is in the answer (`is_last`) even where it does not fit:
+-- what a page costs does not follow from what is stored, and the next page goes on behind it.
+SELECT r.fits, r.place = @look AS is_last, r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, r.ready_at, r.started_at,
        NULL::timestamptz AS ended_at, r.attempt, n.name AS executor, r.version, NULL::text AS reason, NULL::text AS error,
        NULL::jsonb AS result, q.requested_by, q.note, q.retry_of, q.backfill_id,
        p.percent, p.message, p.at
-  FROM (SELECT * FROM hourhand.live_runs x
-         WHERE x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
-           AND x.state = ANY (@states::smallint[])
-           AND (@before::uuid IS NULL OR x.run_id < @before)
-           AND (@since::uuid IS NULL OR x.run_id >= @since)
-         ORDER BY x.run_id DESC LIMIT @limit) r
+  FROM (SELECT * FROM (
+            SELECT x.*, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[]) AS fits
+              FROM hourhand.live_runs x
+             WHERE x.namespace_id = @namespace_id AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
@@ -50,8 +53,7 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
          WHERE x.namespace_id = @namespace_id
            AND ((x.job_id = @job_id AND x.cause <> 0) OR x.run_id = @once_run_id::uuid)
            AND x.state = ANY (@states::smallint[])
-           AND (@before::uuid IS NULL OR x.run_id < @before)
-           AND (@since::uuid IS NULL OR x.run_id >= @since)
+           AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
          ORDER BY x.run_id DESC LIMIT @limit) r
   JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
@@ -61,39 +63,53 @@ SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for
 
 -- name: list_finished_runs
 -- Those that did not succeed have an index of their own: where nothing else is wanted, they are read off it.
-SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
+SELECT r.fits, r.place = @look AS is_last,
+       r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
-  FROM ((SELECT * FROM hourhand.runs x
-          WHERE 10 = ANY (@states) AND x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
-            AND x.state = ANY (@states::smallint[])
-            AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
-            AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
-          ORDER BY x.run_id DESC LIMIT @limit)
+  FROM ((SELECT * FROM (
+            SELECT x.*, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons)) AS fits
+              FROM hourhand.runs x
+             WHERE 10 = ANY (@states) AND x.namespace_id = @namespace_id
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit)
         UNION ALL
-        (SELECT * FROM hourhand.runs x
-          WHERE NOT 10 = ANY (@states) AND x.namespace_id = @namespace_id AND NOT hourhand.is_part(x.run_id)
-            AND x.state <> 10 AND x.state = ANY (@states)
-            AND x.run_id < @before AND x.run_id >= @since
-            AND (@reasons IS NULL OR x.reason = ANY (@reasons))
-          ORDER BY x.run_id DESC LIMIT @limit)) r
+        (SELECT * FROM (
+            SELECT x.*, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons)) AS fits
+              FROM hourhand.runs x
+             WHERE NOT 10 = ANY (@states) AND x.namespace_id = @namespace_id AND x.state <> 10
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit)) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
  ORDER BY r.run_id DESC;
 
 -- name: list_finished_runs_of_job
-SELECT r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
+SELECT r.fits, r.place = @look AS is_last,
+       r.run_id, r.job_id, j.name AS job_name, r.state, r.cause, r.scheduled_for, NULL::timestamptz AS ready_at,
        CASE WHEN r.cause = 1 AND j.version = r.version AND j.timing ? 'jitter' THEN j.timing END AS spread,
        r.started_at, r.ended_at, r.attempt, n.name AS executor, r.version, r.reason, r.error, r.result, q.requested_by,
        q.note, q.retry_of, q.backfill_id
-  FROM (SELECT * FROM hourhand.runs x
-         WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id AND NOT hourhand.is_part(x.run_id)
-           AND x.state = ANY (@states::smallint[])
-           AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
-           AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
-         ORDER BY x.run_id DESC LIMIT @limit) r
+  FROM (SELECT * FROM (
+            SELECT x.*, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons)) AS fits
+              FROM hourhand.runs x
+             WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit) r
   LEFT JOIN hourhand.jobs j ON j.namespace_id = r.namespace_id AND j.job_id = r.job_id
   LEFT JOIN hourhand.nodes n ON n.node_id = r.executor_id
   LEFT JOIN hourhand.run_requests q ON q.run_id = r.run_id
@@ -122,40 +138,77 @@ SELECT run_id FROM hourhand.run_requests WHERE retry_of = @run_id ORDER BY run_i
 
 -- name: pick_retries
 -- Finished runs that fit a filter and that no retry, or retry of a retry, already repeats or has repeated with success.
-SELECT x.run_id FROM hourhand.runs x
- WHERE x.namespace_id = @namespace_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
-   AND x.state = ANY (@states::smallint[]) AND NOT hourhand.is_part(x.run_id)
-   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
-   AND (@again::boolean OR NOT EXISTS (
-        WITH RECURSIVE later AS (
-            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
-            UNION ALL
-            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
-        )
-        SELECT FROM later l
-         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
-            OR EXISTS (SELECT FROM hourhand.runs r
-                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id AND r.state = 10)))
- ORDER BY x.run_id DESC
- LIMIT @limit;
+-- Looked for as in list_finished_runs.
+SELECT r.fits, r.place = @look AS is_last, r.run_id
+  FROM ((SELECT * FROM (
+            SELECT x.run_id, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
+                   AND (@again::boolean OR NOT EXISTS (
+                        WITH RECURSIVE later AS (
+                            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
+                            UNION ALL
+                            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+                        )
+                        SELECT FROM later l
+                         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
+                            OR EXISTS (SELECT FROM hourhand.runs r
+                                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id
+                                          AND r.state = 10))) AS fits
+              FROM hourhand.runs x
+             WHERE 10 = ANY (@states) AND x.namespace_id = @namespace_id
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit)
+        UNION ALL
+        (SELECT * FROM (
+            SELECT x.run_id, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
+                   AND (@again::boolean OR NOT EXISTS (
+                        WITH RECURSIVE later AS (
+                            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
+                            UNION ALL
+                            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+                        )
+                        SELECT FROM later l
+                         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
+                            OR EXISTS (SELECT FROM hourhand.runs r
+                                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id
+                                          AND r.state = 10))) AS fits
+              FROM hourhand.runs x
+             WHERE NOT 10 = ANY (@states) AND x.namespace_id = @namespace_id AND x.state <> 10
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit)) r
+ ORDER BY r.run_id DESC;
 
 -- name: pick_retries_of_job
-SELECT x.run_id FROM hourhand.runs x
- WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id AND x.run_id >= @since::uuid AND x.run_id < @before::uuid
-   AND x.state = ANY (@states::smallint[]) AND NOT hourhand.is_part(x.run_id)
-   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
-   AND (@again::boolean OR NOT EXISTS (
-        WITH RECURSIVE later AS (
-            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
-            UNION ALL
-            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
-        )
-        SELECT FROM later l
-         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
-            OR EXISTS (SELECT FROM hourhand.runs r
-                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id AND r.state = 10)))
- ORDER BY x.run_id DESC
- LIMIT @limit;
+SELECT r.fits, r.place = @look AS is_last, r.run_id
+  FROM (SELECT * FROM (
+            SELECT x.run_id, row_number() OVER (ORDER BY x.run_id DESC) AS place,
+                   NOT hourhand.is_part(x.run_id) AND x.state = ANY (@states::smallint[])
+                   AND (@reasons::text[] IS NULL OR x.reason = ANY (@reasons))
+                   AND (@again::boolean OR NOT EXISTS (
+                        WITH RECURSIVE later AS (
+                            SELECT q.run_id FROM hourhand.run_requests q WHERE q.retry_of = x.run_id
+                            UNION ALL
+                            SELECT q.run_id FROM later l JOIN hourhand.run_requests q ON q.retry_of = l.run_id
+                        )
+                        SELECT FROM later l
+                         WHERE EXISTS (SELECT FROM hourhand.live_runs r WHERE r.run_id = l.run_id)
+                            OR EXISTS (SELECT FROM hourhand.runs r
+                                        WHERE r.namespace_id = @namespace_id AND r.run_id = l.run_id
+                                          AND r.state = 10))) AS fits
+              FROM hourhand.runs x
+             WHERE x.namespace_id = @namespace_id AND x.job_id = @job_id
+               AND x.run_id < @before::uuid AND x.run_id >= @since::uuid
+             ORDER BY x.run_id DESC LIMIT @look) looked
+         WHERE fits OR place = @look
+         ORDER BY run_id DESC LIMIT @limit) r
+ ORDER BY r.run_id DESC;
 
 -- name: retry_facts
 -- What must be known of finished runs to run them again. The payload is read only where a key is made from it.
