@@ -14,7 +14,7 @@ from typing import Final
 from hourhand.job_kinds.handlers import Context, job
 from hourhand.job_kinds.samples import noop
 
-HANDLER: Final = "bench.user_job"
+HANDLER: Final = "bench.day"
 
 _TABLES: Final = ("orders", "invoices", "customers", "payments", "shipments", "returns", "sessions", "prices")
 _MODULES: Final = ("extract", "transform", "load", "http.client", "db.pool", "report.render", "mail", "storage.s3")
@@ -36,7 +36,7 @@ _SENTENCES: Final[Sequence[str]] = (
 
 
 @job(HANDLER)
-async def user_job(ctx: Context, seconds: float = 0.0, log_bytes: int = 0, fails: bool = False, note: str = "") -> None:
+async def day(ctx: Context, seconds: float = 0.0, log_bytes: int = 0, fails: bool = False, note: str = "") -> None:
     await noop(ctx)  # its witness
     await asyncio.sleep(seconds)
     for line in log_lines(random.Random(ctx.run_id.int), log_bytes, datetime.now(UTC)):  # noqa: S311 - no secret

@@ -6,7 +6,6 @@ import time
 
 from hourhand.job_kinds.handlers import Context, job
 
-_LOG_LINE_CHARS = 80
 _witness: int | None = None
 
 
@@ -62,17 +61,6 @@ async def wait(ctx: Context, seconds: float = 1.0) -> None:
     _testify(ctx)
     await asyncio.sleep(seconds)
     _testify(ctx, b" end")
-
-
-@job("bench.day")
-async def day(ctx: Context, seconds: float = 0.0, log_bytes: int = 0, fails: bool = False, filler: str = "") -> None:
-    """What a job of an ordinary day does: it takes its time, writes a log, and now and then it fails."""
-    _testify(ctx)
-    await asyncio.sleep(seconds)
-    for _ in range(log_bytes // _LOG_LINE_CHARS):
-        ctx.log(os.urandom(_LOG_LINE_CHARS // 2).hex())  # nothing that could be stored in less room
-    if fails:
-        raise RuntimeError("this job was told to fail")
 
 
 def _testify(ctx: Context, more: bytes = b"") -> None:

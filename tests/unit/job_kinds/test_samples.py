@@ -60,11 +60,3 @@ async def test_wait_leaves_a_witness_at_both_ends(kind, make_task, monkeypatch, 
     begun, ended = [line.split() for line in witness.read_text().splitlines()]
     assert begun[0] == ended[0] == str(task.run_id)
     assert (len(begun), ended[3]) == (3, "end")
-
-
-async def test_an_ordinary_day_s_job_logs_as_much_as_asked_and_fails_when_told(kind, make_task, monkeypatch):
-    monkeypatch.delenv("HOURHAND_BENCH_WITNESS", raising=False)
-    monkeypatch.setattr(samples, "_witness", None)
-    logged = make_task({"handler": "bench.day", "log_bytes": 5120, "fails": True, "filler": "x"})
-    assert (await kind.run(logged.task)).error.startswith("RuntimeError: this job was told to fail")
-    assert sum(len(line) for line in logged.of("log")) == 5120
