@@ -60,3 +60,16 @@ async def test_wait_leaves_a_witness_at_both_ends(kind, make_task, monkeypatch, 
     begun, ended = [line.split() for line in witness.read_text().splitlines()]
     assert begun[0] == ended[0] == str(task.run_id)
     assert (len(begun), ended[3]) == (3, "end")
+
+
+async def test_an_ordinary_day_s_job_logs_as_much_as_asked_and_fails_when_told(make_task, monkeypatch):
+    monkeypatch.delenv("HOURHAND_BENCH_WITNESS", raising=False)
+    monkeypatch.setattr(samples, "_witness", None)
+    kind = kinds_for_running(KindSettings(handler_modules=("hourhand.bench.day_job",)))["python"]
+    await kind.open()
+    try:
+        logged = make_task({"handler": "bench.day", "log_bytes": 5120, "fails": True, "note": "x"})
+        assert (await kind.run(logged.task)).error.startswith("RuntimeError: this job was told to fail")
+        assert sum(len(line) + 1 for line in logged.of("log")) == 5120
+    finally:
+        await kind.close()
