@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test lint types format check bench bench-kinds bench-long bench-stays-fast bench-scale bench-publish bench-record bench-short gate gate-short defects clocks oracle clean
+.PHONY: up test lint types format check bench bench-kinds bench-long bench-stays-fast bench-scale bench-publish bench-record bench-short gate gate-short defects clocks oracle cgroup2 clean
 
 up: $(STAMP)
 	@exec $(BIN)/hourhand up
@@ -83,6 +83,10 @@ clocks: $(STAMP)-dev
 # Due times against a walk over all minutes and against other libraries: 200,000 cases, every zone. Some ten minutes.
 oracle: $(STAMP)-dev
 	$(BIN)/python -m tests.oracle.run
+
+# Limits by control groups of version 2, on a kernel of its own (User-mode Linux). Two minutes.
+cgroup2: $(STAMP)-dev
+	tests/cgroup2/run.sh
 
 clean:
 	rm -rf $(VENV) build dist

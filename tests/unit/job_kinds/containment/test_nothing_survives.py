@@ -73,7 +73,7 @@ NEST: Final = """
 for line in $(cat /proc/self/cgroup); do
     tree=$(echo $line | cut -d: -f2)
     for own in /sys/fs/cgroup/$tree${line##*:} /sys/fs/cgroup/unified${line##*:}; do
-        case $own in */hourhand-groups-*) mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
+        case $own in */hourhand-groups-*) [ -d $own ] && mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
     done
 done
 sleep 1000 &
