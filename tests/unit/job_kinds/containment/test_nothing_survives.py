@@ -69,26 +69,23 @@ async def test_no_groups_and_folders_are_left(open_kind, make_task, shared):
     assert groups_of(room.name) == []
 
 
-NEST: Final = """
-for line in $(cat /proc/self/cgroup); do
-    tree=$(echo $line | cut -d: -f2)
-    for own in /sys/fs/cgroup/$tree${line##*:} /sys/fs/cgroup/unified${line##*:}; do
-        case $own in */hourhand-groups-*) [ -d $own ] && mkdir -p $own/a/b && echo made && echo $$ > $own/a/b/cgroup.procs;; esac
-    done
-done
-sleep 1000 &
-echo $!
-"""
-
-
-async def test_groups_that_a_program_makes_in_its_own_do_not_keep_it_from_ending(open_kind, make_task, alive):
-    kind = await open_kind(run_as=None)  # root can
-    logged = make_task(shell(NEST))
+async def test_groups_that_are_made_in_those_of_an_attempt_do_not_keep_it_from_ending(
+    kind, make_task, alive, until, shared
+):
+    logged = make_task(shell(f"sleep 1000 & echo $!; while [ ! -e {shared}/go ]; do sleep 0.01; done"))
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout"))
+    room = kind._programs._host.folders.room.name
+    made = [group / "a" / "b" for group in groups_of(room, inner=True)]
+    for group in made:  # as somebody who was handed his groups could: here nobody else can
+        group.mkdir(parents=True)
+        (group / "cgroup.procs").write_text(logged.of("stdout")[0])
+    assert made
+    (shared / "go").touch()
     async with asyncio.timeout(60):
-        assert await kind.run(logged.task) == OK
-    assert "made" in logged.of("stdout")
-    assert not alive(int(logged.of("stdout")[-1]))
-    assert groups_of(kind._programs._host.folders.room.name, inner=True) == []
+        assert await running == OK
+    assert not alive(int(logged.of("stdout")[0]))
+    assert groups_of(room, inner=True) == []
 
 
 # --- the launcher dies, the executor dies ---------------------------------------------------------------------
