@@ -39,8 +39,8 @@ UNMASKED = (*MASKED, signal.SIGCHLD)
 """What programs hear again."""
 NOT_EXECUTED = 127
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.002, 0.1
-LOOKS_MAX = 20
-"""Of one round of signals: who forks faster than that gets the next one."""
+LOOKS_MAX = 3
+"""Before signals are sent: who forks faster than that is told with the next round, if there is one."""
 NEVER_ENDED = b"-1000"
 """Says to the kernel: look for somebody else when memory is short."""
 
@@ -221,29 +221,34 @@ def _fault(step: bytes, error: BaseException) -> bytes:
 
 
 def _send(number: int) -> None:
-    """To everybody below, each once. Who is below somebody who ends of it meanwhile comes to be right below us, where
-    we have looked already: so there is a further look until one finds nobody new."""
-    told: set[int] = set()
-    for _ in range(LOOKS_MAX):
-        before = len(told)
-        _send_to_new(number, told)
-        if len(told) == before:
-            return
+    """To everybody below, each once. They are all found before the first one is told: what is below somebody who ends
+    of it would be found no more, and what somebody starts because of it is not meant."""
+    handles: dict[int, int] = {}
+    try:
+        for _ in range(LOOKS_MAX):
+            before = len(handles)
+            _find(handles)
+            if len(handles) == before:
+                break
+        for handle in handles.values():
+            with kernel.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(handle, number)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
 
 
-def _send_to_new(number: int, told: set[int]) -> None:
+def _find(handles: dict[int, int]) -> None:
+    """Adds those below us that are new. A number stands for one process as long as its descriptor is open."""
     ours, fresh = {os.getpid()}, [os.getpid()]
     for parent in fresh:  # it grows meanwhile
         for pid in kernel.children_of(parent):
-            with kernel.suppress(ProcessLookupError, PermissionError):
-                handle = os.pidfd_open(pid)
-                try:
+            with kernel.suppress(OSError):  # it has gone, or there is no room for more: the next round has them
+                if pid not in handles:
+                    handle = os.pidfd_open(pid)
                     if kernel.parent_of(pid) not in ours:  # only now is the number pinned to one process
+                        os.close(handle)
                         continue
-                    if pid not in told:
-                        signal.pidfd_send_signal(handle, number)
-                        told.add(pid)
-                    ours.add(pid)
-                    fresh.append(pid)
-                finally:
-                    os.close(handle)
+                    handles[pid] = handle
+                ours.add(pid)
+                fresh.append(pid)

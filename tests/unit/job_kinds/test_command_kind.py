@@ -264,6 +264,14 @@ async def test_everybody_is_asked_also_those_whose_parents_end_first(open_kind, 
     assert sorted(path.name for path in shared.iterdir()) == ["1", "2", "3", "4", "5", "6", "7", "8"]
 
 
+async def test_what_a_program_starts_because_it_was_asked_to_end_is_not_asked(open_kind, make_task, until):
+    kind = await open_kind(grace_seconds=30)
+    bye = "trap 'for i in 1 2 3 4 5; do echo bye $(sleep 0.02; echo $i); done; exit' TERM"
+    logged = make_task(shell(f"{bye}; echo up; while :; do sleep 0.01; done"))
+    await cancelled_run(kind, logged, until, lambda: logged.of("stdout"))
+    assert logged.of("stdout")[1:] == [f"bye {i}" for i in range(1, 6)]
+
+
 async def test_nothing_of_a_program_that_ignores_the_request_survives_its_grace(kind, make_task, until, alive):
     script = "trap '' TERM; sleep 1000 & echo $$ $!; (trap '' TERM; while :; do sleep 1; done) & echo $!; wait"
     logged = make_task(shell(f"{script}; while :; do wait; done"))
