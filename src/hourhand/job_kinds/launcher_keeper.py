@@ -178,7 +178,7 @@ class _Keeper:
         pause = PAUSE_SECONDS_MIN
         while True:
             try:
-                pid, how, used = os.wait4(-1, os.WNOHANG)
+                pid, how, used = kernel.buried()
             except ChildProcessError:
                 return status, took
             if pid:

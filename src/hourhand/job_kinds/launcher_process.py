@@ -257,7 +257,7 @@ class Launcher:
         for pid in kernel.children():
             if pid not in self._by_pid and pid not in self._seats.by_pid:
                 with kernel.suppress(ChildProcessError):
-                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    if kernel.buried(pid)[0] == 0:
                         found.append(pid)
         self._has_orphans = bool(found)
         return found
@@ -306,7 +306,7 @@ class Launcher:
                 with kernel.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     if pid not in self._seats.by_pid:
                         os.kill(pid, signal.SIGKILL)
-                        alive += os.waitpid(pid, os.WNOHANG)[0] == 0
+                        alive += kernel.buried(pid)[0] == 0
             if not alive:
                 break
             time.sleep(0.002)
