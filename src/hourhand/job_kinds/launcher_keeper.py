@@ -60,6 +60,12 @@ class Surroundings:
         self.account = account
         self.has_keyrings = has_keyrings
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether programs are other users than their keeper. One of the same user could change its limits, and the
+        modes of what was mounted by it, and so harm whoever it starts next."""
+        return self.account is not None and self.account[0] != os.geteuid()
+
     def enter(self) -> None:
         for join in self.joins:
             os.write(join, b"0")
@@ -80,7 +86,7 @@ def keep(channel: socket.socket, around: Surroundings, own_folder: bytes) -> Non
         kernel.die_with_parent()
         try:
             around.enter()
-            traces = None if around.sight is None else views.Traces(around.sight, own_folder)
+            traces = views.Traces(around.sight, own_folder) if around.sight and around.is_apart else None
         except OSError as error:
             channel.send(_fault(b"contain", error))
             return

@@ -2,8 +2,8 @@
 folder for attempts.
 
 A seat is made for the attempt that has its folder, and kept for the next one that gets this folder if the attempt has
-left nothing: no process, no file, no shared memory, no event in its groups. Seats that nobody uses for a while go. Part
-of the launcher, see `launcher_process.py`.
+left nothing: no process, no file, no shared memory, no event in its groups. Programs that are the user of their keeper
+have seats for themselves. Seats that nobody uses for a while go. Part of the launcher, see `launcher_process.py`.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
