@@ -175,7 +175,7 @@ class Seats:
         seat = self._free.pop(order.folders[-1], None)
         if seat is not None:
             with kernel.suppress(OSError):
-                if self._fits(seat, order, groups):
+                if self._fits(seat, order, groups, writes):
                     if seat.writes != writes:
                         _write_all(writes)
                         seat.writes = writes
@@ -186,8 +186,10 @@ class Seats:
             self._wait_for_end(self.ending[order.folders[-1]])
         return self._made(order, groups, writes)
 
-    def _fits(self, seat: Seat, order: "attempts.Order", groups: Fields) -> bool:
+    def _fits(self, seat: Seat, order: "attempts.Order", groups: Fields, writes: Fields) -> bool:
         if seat.groups != groups or seat.is_contained != order.is_contained:
+            return False
+        if seat.writes[::2] != writes[::2]:  # a limit that is not written anew would stay
             return False
         if self._view is not None and seat.shared != self._view.shared_now():
             return False

@@ -93,6 +93,17 @@ async def test_processor_time_is_limited(kind, make_task):
     assert spin.task.usage.cpu_seconds < 0.1 * (time.monotonic() - began) + 0.3
 
 
+@needs("cpu")
+async def test_processor_time_is_not_limited_for_the_next_attempt_in_the_same_group(kind, make_task):
+    limits = set()
+    for at in range(60):  # folders, and with them groups, come again after a while
+        logged = make_task({"argv": ["sh", "-c", "read it < /proc/self/cgroup; cat /sys/fs/cgroup${it#0::}/cpu.max"]})
+        logged.task.resources = Resources(cpu=0.5) if at % 2 else None
+        assert await kind.run(logged.task) == OK
+        limits.add((at % 2, *logged.of("stdout")))
+    assert limits == {(0, "max 100000"), (1, "50000 100000")}
+
+
 @needs("memory")
 async def test_memory_is_limited_for_all_processes_together(kind, make_task):
     script = "import os,time\nfor _ in range(4): os.fork()\nx = bytearray(20_000_000); time.sleep(20)"
