@@ -115,7 +115,11 @@ class _Keeper:
             handles = [handle for _, _, packed in beside for handle in memoryview(packed).cast("i")]
             if not handles:
                 continue  # about a program that has ended meanwhile
-            first = self._start(attempts.Order(attempts.lists_of(data, handles)), handles)
+            try:
+                first = self._start(attempts.Order(attempts.lists_of(data, handles)), handles)
+            except OSError as error:  # the machine has no room for another process
+                self._channel.send(_fault(b"prepare", error))
+                return
             for handle in handles:
                 os.close(handle)
             status, took = self._to_the_end(first)
@@ -220,10 +224,13 @@ class _Keeper:
         return told
 
 
-def _fault(step: bytes, error: BaseException) -> bytes:
+def fault_of(step: bytes, error: BaseException) -> tuple[bytes, bytes, bytes]:
     number = error.errno or 0 if isinstance(error, OSError) else 0
-    said = os.fsencode(str(error))[:200].replace(b"\0", b" ")
-    return b"\0".join((FAULT, step, b"%d" % number, said))
+    return step, b"%d" % number, os.fsencode(str(error))[:200].replace(b"\0", b" ")
+
+
+def _fault(step: bytes, error: BaseException) -> bytes:
+    return b"\0".join((FAULT, *fault_of(step, error)))
 
 
 def _send(number: int) -> None:

@@ -174,8 +174,8 @@ def _in_path(program: bytes, path: bytes, start: Callable[[bytes], int]) -> int:
 def buried(which: int = -1) -> tuple[int, int, resource.struct_rusage]:
     """A child that has ended, or this one if it has: its number, how it ended and what it took; 0: there is none yet.
 
-    A child may say that it is to be traced by us, whether we want it or not. Then the kernel stops it at its next signal
-    and tells us of that as it does of an end: it is let go, with its signal, and goes on as if nobody had been asked."""
+    A child may say that it is to be traced by us, whether we want it or not. Then the kernel stops it at its next
+    signal and tells us of that as it does of an end: it is let go, with its signal, and goes on as if it had not."""
     while True:
         pid, status, used = os.wait4(which, os.WNOHANG)
         if pid == 0 or not os.WIFSTOPPED(status):

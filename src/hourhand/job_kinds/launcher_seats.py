@@ -267,7 +267,7 @@ class Seats:
         next one."""
         attempt, seat.attempt = seat.attempt, None
         readings: Fields = () if attempt is None else attempt.readings
-        has_events = readings[: len(seat.events)] != seat.first_events
+        has_events = [*readings[: len(seat.events)]] != [*seat.first_events]
         if has_events or seat.holds_much() or any(map(kernel.inner_groups, seat.groups)):
             self.end(seat)
             return
@@ -291,7 +291,7 @@ class Seats:
             seat.pid = 0
         if not seat.pid:
             seat.read()
-            if kernel.remove_groups(seat.groups):
+            if not self._has_left(seat) and kernel.remove_groups(seat.groups):
                 del self.ending[seat.folder]
                 self.forget_channel(seat)
                 self._leave_stage(seat)
@@ -300,6 +300,19 @@ class Seats:
         seat.pause = min(2 * seat.pause, PAUSE_SECONDS_MAX)
         seat.look_at = time.monotonic() + seat.pause
         return False
+
+    def _has_left(self, seat: Seat) -> bool:
+        """Where there are no groups: whether children of ours are alive that are no keepers. They were below a keeper
+        that has been killed, and are killed too."""
+        if seat.groups:
+            return False
+        found = [pid for pid in kernel.children() if pid not in self.by_pid and kernel.buried(pid)[0] == 0]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)  # not waited for yet: the number is its own
+        return bool(found)
+
+    def is_ending(self, seat: Seat) -> bool:
+        return self.ending.get(seat.folder) is seat
 
     def forget_channel(self, seat: Seat) -> None:
         """Its keeper has died: that it has hung up would be heard again and again."""

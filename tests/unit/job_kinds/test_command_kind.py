@@ -1,5 +1,6 @@
 import asyncio
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -402,3 +403,18 @@ async def test_a_program_says_how_far_it_has_come(kind, make_task, until):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert said == [(40, "halfway")]
+
+
+async def test_who_has_lost_its_keeper_goes_also_when_nothing_tells_whose_it_was(kind, make_task, until, alive):
+    if not kind._programs._host.contains:
+        pytest.skip("only contained programs have keepers")
+    neighbour = asyncio.create_task(kind.run(make_task(shell("sleep 1000")).task))
+    logged = make_task(shell("setsid env -i sleep 1000 >/dev/null 2>&1 & echo $PPID $!; wait"))
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout"))
+    keeper, daemon = map(int, logged.of("stdout")[0].split())
+    os.kill(keeper, signal.SIGKILL)
+    assert isinstance(await running, Failed)
+    assert not alive(daemon)
+    neighbour.cancel()
+    await asyncio.wait({neighbour})
