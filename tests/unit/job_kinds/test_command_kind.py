@@ -135,6 +135,12 @@ async def test_a_program_that_cannot_be_started_is_not_retried(kind, make_task, 
         assert outcome == Failed(Reason.EXEC_NOT_FOUND, said, retryable=False)
 
 
+async def test_a_line_for_a_shell_that_is_given_as_a_program_is_told_as_what_it_is(kind, make_task):
+    outcome = await kind.run(make_task({"argv": ["ls | wc"]}).task)
+    assert outcome.reason is Reason.EXEC_NOT_FOUND
+    assert outcome.error.endswith("this is taken for one name; a program and its arguments are given apart")
+
+
 async def test_a_script_whose_interpreter_is_missing_is_told_apart_from_a_missing_one(kind, make_task, shared):
     path = shared / "script"
     path.write_text("#!/no/such/interpreter\n")
