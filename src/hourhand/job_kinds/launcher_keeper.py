@@ -60,6 +60,12 @@ class Surroundings:
         self.account = account
         self.has_keyrings = has_keyrings
 
+    @property
+    def is_apart(self) -> bool:
+        """Whether programs are other users than their keeper. One of the same user could change its limits, and the
+        modes of what was mounted by it, and so harm whoever it starts next."""
+        return self.account is not None and self.account[0] != os.geteuid()
+
     def enter(self) -> None:
         for join in self.joins:
             os.write(join, b"0")
@@ -80,7 +86,7 @@ def keep(channel: socket.socket, around: Surroundings, own_folder: bytes) -> Non
         kernel.die_with_parent()
         try:
             around.enter()
-            traces = None if around.sight is None else views.Traces(around.sight, own_folder)
+            traces = views.Traces(around.sight, own_folder) if around.sight and around.is_apart else None
         except OSError as error:
             channel.send(_fault(b"contain", error))
             return
@@ -109,7 +115,11 @@ class _Keeper:
             handles = [handle for _, _, packed in beside for handle in memoryview(packed).cast("i")]
             if not handles:
                 continue  # about a program that has ended meanwhile
-            first = self._start(attempts.Order(attempts.lists_of(data, handles)), handles)
+            try:
+                first = self._start(attempts.Order(attempts.lists_of(data, handles)), handles)
+            except OSError as error:  # the machine has no room for another process
+                self._channel.send(_fault(b"prepare", error))
+                return
             for handle in handles:
                 os.close(handle)
             status, took = self._to_the_end(first)
@@ -178,7 +188,7 @@ class _Keeper:
         pause = PAUSE_SECONDS_MIN
         while True:
             try:
-                pid, how, used = os.wait4(-1, os.WNOHANG)
+                pid, how, used = kernel.buried()
             except ChildProcessError:
                 return status, took
             if pid:
@@ -214,10 +224,13 @@ class _Keeper:
         return told
 
 
-def _fault(step: bytes, error: BaseException) -> bytes:
+def fault_of(step: bytes, error: BaseException) -> tuple[bytes, bytes, bytes]:
     number = error.errno or 0 if isinstance(error, OSError) else 0
-    said = os.fsencode(str(error))[:200].replace(b"\0", b" ")
-    return b"\0".join((FAULT, step, b"%d" % number, said))
+    return step, b"%d" % number, os.fsencode(str(error))[:200].replace(b"\0", b" ")
+
+
+def _fault(step: bytes, error: BaseException) -> bytes:
+    return b"\0".join((FAULT, *fault_of(step, error)))
 
 
 def _send(number: int) -> None:

@@ -22,6 +22,7 @@ _READ_BYTES_MAX = 4096
 LIST_BYTES_MAX = 1 << 20
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_PTRACE_DETACH = 17
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
 _LANDLOCK_MAKE_DEVICES = 1 << 6 | 1 << 11
 _LANDLOCK_SCOPES = 1 | 2  # abstract sockets, signals
@@ -32,8 +33,9 @@ _PROCESS_KEYRING, _USER_KEYRING, _USER_SESSION_KEYRING = -2, -4, -5
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_prctl, syscall = _libc.prctl, _libc.syscall
+_prctl, _ptrace, syscall = _libc.prctl, _libc.ptrace, _libc.syscall
 _prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 _hardest: dict[int, int] = {}
 """Above which limit this process cannot go itself, as far as that was asked for. It does not change."""
 set_limit = resource.setrlimit
@@ -167,6 +169,19 @@ def _in_path(program: bytes, path: bytes, start: Callable[[bytes], int]) -> int:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
                 break
     raise fault
+
+
+def buried(which: int = -1) -> tuple[int, int, resource.struct_rusage]:
+    """A child that has ended, or this one if it has: its number, how it ended and what it took; 0: there is none yet.
+
+    A child may say that it is to be traced by us, whether we want it or not. Then the kernel stops it at its next
+    signal and tells us of that as it does of an end: it is let go, with its signal, and goes on as if it had not."""
+    while True:
+        pid, status, used = os.wait4(which, os.WNOHANG)
+        if pid == 0 or not os.WIFSTOPPED(status):
+            return pid, status, used
+        number = os.WSTOPSIG(status)
+        _ptrace(_PTRACE_DETACH, pid, None, None if number == signal.SIGTRAP else number)  # that one is for who traces
 
 
 def children() -> list[int]:

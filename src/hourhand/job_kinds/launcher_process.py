@@ -133,8 +133,7 @@ class Launcher:
                 seat = self._seats.take(order)
                 seat.attempt = attempt
                 self._attempts[order.number], self._seat_of[order.number] = attempt, seat
-                with kernel.suppress(ConnectionError):  # it has died already, which is heard of next
-                    seat.send(data, handles)
+                self._hand_over(seat, attempt, data, handles)
                 return
             step = b"enter"
             os.chdir(order.start_in)
@@ -146,6 +145,13 @@ class Launcher:
         attempt.handle = os.pidfd_open(attempt.pid)
         self._attempts[order.number] = self._by_handle[attempt.handle] = self._by_pid[attempt.pid] = attempt
         self._epoll.register(attempt.handle, select.EPOLLIN)
+
+    def _hand_over(self, seat: seats.Seat, attempt: attempts.Attempt, data: bytes, handles: Sequence[int]) -> None:
+        try:
+            seat.send(data, handles)
+        except OSError as error:  # its keeper has died: if that has said why, it is heard next
+            attempt.fault, attempt.status = keeper.fault_of(b"prepare", error), NOT_EXECUTED << 8
+            self._seats.end(seat)
 
     def _ask(self, attempt: attempts.Attempt) -> None:
         """Asks everything of an attempt to end, each once."""
@@ -192,7 +198,8 @@ class Launcher:
             attempt.fault, attempt.status = said, NOT_EXECUTED << 8
         elif attempt is not None:
             attempt.status, attempt.took = int(said[0]), said[1].split()
-            if verb == keeper.ENDED and seat.is_empty():
+            # One that is to go is not given on, however its attempt has ended meanwhile: its keeper is killed.
+            if verb == keeper.ENDED and seat.is_empty() and not self._seats.is_ending(seat):
                 self._finish_in(seat, said[2] == b"1")
             else:
                 self._seats.end(seat)
@@ -257,7 +264,7 @@ class Launcher:
         for pid in kernel.children():
             if pid not in self._by_pid and pid not in self._seats.by_pid:
                 with kernel.suppress(ChildProcessError):
-                    if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    if kernel.buried(pid)[0] == 0:
                         found.append(pid)
         self._has_orphans = bool(found)
         return found
@@ -306,7 +313,7 @@ class Launcher:
                 with kernel.suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     if pid not in self._seats.by_pid:
                         os.kill(pid, signal.SIGKILL)
-                        alive += os.waitpid(pid, os.WNOHANG)[0] == 0
+                        alive += kernel.buried(pid)[0] == 0
             if not alive:
                 break
             time.sleep(0.002)

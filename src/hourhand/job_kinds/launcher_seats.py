@@ -2,8 +2,8 @@
 folder for attempts.
 
 A seat is made for the attempt that has its folder, and kept for the next one that gets this folder if the attempt has
-left nothing: no process, no file, no shared memory, no event in its groups. Seats that nobody uses for a while go. Part
-of the launcher, see `launcher_process.py`.
+left nothing: no process, no file, no shared memory, no event in its groups. Programs that are the user of their keeper
+have seats for themselves. Seats that nobody uses for a while go. Part of the launcher, see `launcher_process.py`.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -175,7 +175,7 @@ class Seats:
         seat = self._free.pop(order.folders[-1], None)
         if seat is not None:
             with kernel.suppress(OSError):
-                if self._fits(seat, order, groups):
+                if self._fits(seat, order, groups, writes):
                     if seat.writes != writes:
                         _write_all(writes)
                         seat.writes = writes
@@ -186,8 +186,10 @@ class Seats:
             self._wait_for_end(self.ending[order.folders[-1]])
         return self._made(order, groups, writes)
 
-    def _fits(self, seat: Seat, order: "attempts.Order", groups: Fields) -> bool:
+    def _fits(self, seat: Seat, order: "attempts.Order", groups: Fields, writes: Fields) -> bool:
         if seat.groups != groups or seat.is_contained != order.is_contained:
+            return False
+        if seat.writes[::2] != writes[::2]:  # a limit that is not written anew would stay
             return False
         if self._view is not None and seat.shared != self._view.shared_now():
             return False
@@ -265,7 +267,7 @@ class Seats:
         next one."""
         attempt, seat.attempt = seat.attempt, None
         readings: Fields = () if attempt is None else attempt.readings
-        has_events = readings[: len(seat.events)] != seat.first_events
+        has_events = [*readings[: len(seat.events)]] != [*seat.first_events]
         if has_events or seat.holds_much() or any(map(kernel.inner_groups, seat.groups)):
             self.end(seat)
             return
@@ -289,7 +291,7 @@ class Seats:
             seat.pid = 0
         if not seat.pid:
             seat.read()
-            if kernel.remove_groups(seat.groups):
+            if not self._has_left(seat) and kernel.remove_groups(seat.groups):
                 del self.ending[seat.folder]
                 self.forget_channel(seat)
                 self._leave_stage(seat)
@@ -298,6 +300,19 @@ class Seats:
         seat.pause = min(2 * seat.pause, PAUSE_SECONDS_MAX)
         seat.look_at = time.monotonic() + seat.pause
         return False
+
+    def _has_left(self, seat: Seat) -> bool:
+        """Where there are no groups: whether children of ours are alive that are no keepers. They were below a keeper
+        that has been killed, and are killed too."""
+        if seat.groups:
+            return False
+        found = [pid for pid in kernel.children() if pid not in self.by_pid and kernel.buried(pid)[0] == 0]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)  # not waited for yet: the number is its own
+        return bool(found)
+
+    def is_ending(self, seat: Seat) -> bool:
+        return self.ending.get(seat.folder) is seat
 
     def forget_channel(self, seat: Seat) -> None:
         """Its keeper has died: that it has hung up would be heard again and again."""

@@ -203,12 +203,21 @@ class Traces:
             self._handles.append(_opened(folder))
             if _unmount(folder, _DETACHED) != 0:
                 raise kernel.last_fault("umount")
+        self._times = self._changed_at()
 
     def are_none(self) -> bool:
-        return not any(map(os.listdir, self._handles)) and all(
-            kernel.read_small(table).count(b"\n") <= 1
-            for table in self._tables  # their first line is a heading
-        )
+        try:
+            if self._changed_at() != self._times:  # what was put there and is gone tells that somebody has been there
+                return False
+            return not any(map(os.listdir, self._handles)) and all(
+                kernel.read_small(table).count(b"\n") == 1
+                for table in self._tables  # their first line is a heading; without it nobody could look
+            )
+        except OSError:
+            return False
+
+    def _changed_at(self) -> list[int]:
+        return [os.fstat(handle).st_ctime_ns for handle in self._handles]
 
 
 def _opened(folder: bytes) -> int:

@@ -97,6 +97,8 @@ def not_started(program: str, path: str, number: int | None, error: str, is_priv
     match number:
         case errno.ENOENT | errno.ENOTDIR:
             reason, message = Reason.EXEC_NOT_FOUND, f"{_what_is_missing(program, path)} was not found on this executor"
+            if len(program.split()) > 1 and shutil.which(program, path=path) is None:
+                message += ": this is taken for one name; a program and its arguments are given apart"
             if is_private and os.path.exists(program):
                 message = f"{program!r} is not seen by programs: every attempt has that place to itself (kinds.shared)"
         case errno.EACCES | errno.EPERM:

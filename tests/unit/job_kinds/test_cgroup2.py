@@ -1,5 +1,6 @@
 """Limits by control groups of version 2, for real, each on machines where that tree has the controller."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -91,6 +92,22 @@ async def test_processor_time_is_limited(kind, make_task):
     began = time.monotonic()
     assert await kind.run(spin.task) == OK
     assert spin.task.usage.cpu_seconds < 0.1 * (time.monotonic() - began) + 0.3
+
+
+@needs("cpu")
+async def test_processor_time_is_not_limited_for_the_next_attempt_in_the_same_group(kind, make_task, until):
+    limits, groups = set(), []
+    for at in range(12):  # folders, and with them groups, come again after a while
+        logged = make_task({"argv": ["sh", "-c", "cat /proc/self/cgroup; sleep 0.2"]})
+        logged.task.resources = Resources(cpu=0.5) if at % 2 else None
+        running = asyncio.create_task(kind.run(logged.task))
+        await until(lambda logged=logged: logged.of("stdout"))
+        [group] = [line[len("0::") :] for line in logged.of("stdout") if line.startswith("0::")]
+        limits.add((at % 2, Path(f"{BASE}/{'/'.join(group.split('/')[-2:])}/cpu.max").read_text().strip()))
+        groups.append(group)
+        assert await running == OK
+    assert limits == {(0, "max 100000"), (1, "50000 100000")}
+    assert len(set(groups)) < len(groups)
 
 
 @needs("memory")

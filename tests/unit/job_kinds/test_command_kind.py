@@ -1,5 +1,6 @@
 import asyncio
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -132,6 +133,12 @@ async def test_a_program_that_cannot_be_started_is_not_retried(kind, make_task, 
         outcome = await kind.run(make_task({"argv": [missing]}).task)
         said = f"{missing!r} was not found on this executor"
         assert outcome == Failed(Reason.EXEC_NOT_FOUND, said, retryable=False)
+
+
+async def test_a_line_for_a_shell_that_is_given_as_a_program_is_told_as_what_it_is(kind, make_task):
+    outcome = await kind.run(make_task({"argv": ["ls | wc"]}).task)
+    assert outcome.reason is Reason.EXEC_NOT_FOUND
+    assert outcome.error.endswith("this is taken for one name; a program and its arguments are given apart")
 
 
 async def test_a_script_whose_interpreter_is_missing_is_told_apart_from_a_missing_one(kind, make_task, shared):
@@ -410,3 +417,18 @@ async def test_a_program_says_how_far_it_has_come(kind, make_task, until):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert said == [(40, "halfway")]
+
+
+async def test_who_has_lost_its_keeper_goes_also_when_nothing_tells_whose_it_was(kind, make_task, until, alive):
+    if not kind._programs._host.contains:
+        pytest.skip("only contained programs have keepers")
+    neighbour = asyncio.create_task(kind.run(make_task(shell("sleep 1000")).task))
+    logged = make_task(shell("setsid env -i sleep 1000 >/dev/null 2>&1 & echo $PPID $!; wait"))
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout"))
+    keeper, daemon = map(int, logged.of("stdout")[0].split())
+    os.kill(keeper, signal.SIGKILL)
+    assert isinstance(await running, Failed)
+    assert not alive(daemon)
+    neighbour.cancel()
+    await asyncio.wait({neighbour})

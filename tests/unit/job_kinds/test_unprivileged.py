@@ -155,6 +155,14 @@ def test_limits_hold_for_an_executor_that_was_handed_groups(groups: list[Path]) 
     assert "64 MB of resources.memory" in ended["error"]
 
 
+def test_what_a_program_does_to_its_keeper_does_nothing_to_the_next_program(groups: list[Path]) -> None:
+    """They are of one user there, so it may: but whoever it starts next would have those limits too."""
+    harm = "prlimit --pid $PPID --nofile=99:99 --fsize=1:1; chmod 0700 /dev/shm; true"
+    *ended, _ = run_as_nobody(*["sleep 0.03"] * 5, *[harm] * 3, *["ulimit -Hn"] * 20, groups=groups)
+    assert [each["error"] for each in ended if not each["succeeded"]] == []
+    assert {line for each in ended[8:] for line in each["said"]} == {"4096"}
+
+
 def test_without_groups_single_processes_have_limits() -> None:
     hog = {"script": "python3 -c 'x = bytearray(400_000_000)'", "resources": {"memory": 64_000_000}}
     bomb = {"script": "for i in $(seq 3000); do sleep 5 & done 2>&1 | grep -m1 -o 'fork.*'", "resources": {"pids": 20}}

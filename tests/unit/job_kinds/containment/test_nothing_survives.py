@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from contained_programs import NEEDS, OK, groups_of, launcher_in, python, shell, unharmed
+from contained_programs import NEEDS, OK, groups_of, launcher_in, processes_of, python, shell, unharmed
 
 from hourhand.job_kinds.cgroups import PREFIX, find_trees, remove_groups
 from hourhand.job_kinds.command import CommandKind
@@ -55,6 +55,40 @@ async def test_a_daemon_that_hides_does_not_outlive_a_cancelled_run(kind, make_t
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not alive(int((shared / "pid").read_text()))
+
+
+# Programs that shall not be looked into by a debugger do this: whoever is their parent becomes one.
+TRACED: Final = """
+import ctypes, os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: print("heard", flush=True))
+assert ctypes.CDLL(None).ptrace(0, 0, 0, 0) == 0
+print("traced", flush=True)
+match sys.argv[1]:
+    case "handled": os.kill(os.getpid(), signal.SIGUSR1)
+    case "deadly": os.kill(os.getpid(), signal.SIGUSR2)
+    case "execute": os.execvp("true", ["true"])
+    case "stop": os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.parametrize(("what", "error"), [("handled", ""), ("execute", ""), ("deadly", "killed by SIGUSR2")])
+async def test_a_program_that_wants_to_be_traced_ends_as_any_other(kind, make_task, what, error):
+    logged = make_task(python(TRACED, what))
+    async with asyncio.timeout(30):
+        outcome = await kind.run(logged.task)
+    assert getattr(outcome, "error", "") == error
+    assert logged.of("stdout") == ["traced", *(["heard"] if what == "handled" else [])]
+
+
+async def test_a_program_that_wants_to_be_traced_and_stops_can_be_cancelled(kind, make_task, until):
+    logged = make_task(python(TRACED, "stop"))
+    running = asyncio.create_task(kind.run(logged.task))
+    await until(lambda: logged.of("stdout"))
+    running.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert processes_of(logged.task) == []
 
 
 async def test_no_groups_and_folders_are_left(open_kind, make_task, shared):

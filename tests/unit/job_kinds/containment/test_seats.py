@@ -71,12 +71,14 @@ assert made >= 0, ctypes.get_errno()
 
 
 @pytest.mark.parametrize(
-    "left", ["segment", "semaphores", "queue", "named queue", "shared memory", "file", "temporary file", "mode"]
+    "left",
+    ["segment", "semaphores", "queue", "named queue", "shared memory", "time", "file", "temporary file", "mode"],
 )
 async def test_who_leaves_anything_is_the_last_one_in_its_seat(seat_of, warm, shared, left):
     (shared / "leave.py").write_text(LEAVE)
     leave = {
         "shared memory": "echo hush > /dev/shm/left",
+        "time": "touch /dev/shm",
         "file": "echo hush > left",
         "temporary file": "echo hush > /tmp/left",
         "mode": "chmod 0500 .",
