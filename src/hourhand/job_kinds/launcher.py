@@ -5,6 +5,7 @@ waits for one of them is told by `LauncherDied` and has to see to what is left.
 """
 
 import asyncio
+import errno
 import os
 import socket
 import subprocess
@@ -26,6 +27,8 @@ READY_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 15.0
 _IN_PACKET_BYTES_MAX: Final = 48 * 1024
 _SEND_BUFFER_BYTES: Final = 1024 * 1024
+_FOR_NOW: Final = frozenset({errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS})
+"""Faults of sending that pass: what was not sent is sent again."""
 _IMPORT: Final = "import sys; sys.path.append(sys.argv.pop(1)); import launcher_process; launcher_process.main()"
 """Its folder comes last in the path: some of our names there are the standard library's too."""
 
@@ -223,10 +226,9 @@ class Launcher:
         try:
             beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", handles))] if handles else []
             self._channel.sendmsg([packet], beside, socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            return False
-        except OSError:  # it has died; that is heard as the end of the channel
-            return True
+        except OSError as error:
+            # Else it has died, which is heard as the end of the channel.
+            return error.errno not in _FOR_NOW
         return True
 
     def _send_rest(self) -> None:
