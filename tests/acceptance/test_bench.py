@@ -72,7 +72,7 @@ def measured(running: Up, request: pytest.FixtureRequest) -> Iterator[Results]:
     chosen = {
         item.callspec.params["name"]
         for item in request.session.items
-        if item.path == request.path and hasattr(item, "callspec")
+        if item.path == request.path and hasattr(item, "callspec") and "name" in item.callspec.params
     }
     with ThreadPoolExecutor(AT_ONCE) as pool:
         started: dict[str, Future[Done]] = {
