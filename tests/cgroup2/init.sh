@@ -23,7 +23,7 @@ echo "kernel: $(uname -r)"
 
 cd "$PROJECT" || exit 1
 # shellcheck disable=SC2086 # several files
-.venv/bin/python -m pytest -p no:cacheprovider -q ${TESTS//,/ } && echo "all tests passed"
+.venv/bin/python -m pytest -p no:cacheprovider -q --color=no ${TESTS//,/ } && echo "all tests passed"
 sync
 echo o >/proc/sysrq-trigger
 sleep 60
