@@ -32,6 +32,12 @@ def test_one_seed_gives_one_plan_and_every_round_has_every_kind() -> None:
         assert sorted(one.kind for one in planned[begin : begin + len(KINDS)]) == sorted(KINDS)
 
 
+def test_what_only_counts_alone_is_broken_first_so_that_a_short_run_measures_it_too() -> None:
+    for seed in range(20):
+        first, second = itertools.islice(plan(seed, SHORT_LEASES), 2)
+        assert (first.kind, second.kind) == ("kill_executor", "kill_leader")
+
+
 @pytest.mark.parametrize("leases", [DEFAULT_LEASES, SHORT_LEASES])
 def test_pauses_straddle_the_leases(leases) -> None:
     planned = list(itertools.islice(plan(1, leases), 40 * len(KINDS)))
