@@ -12,9 +12,9 @@ from uuid import UUID
 from hourhand.api.answers import encode
 from hourhand.api.views import job_view
 from hourhand.model.job import Job, JobDefinition
-from hourhand.model.schedule import At, Timing
+from hourhand.model.schedule import At, Now, Timing
 from hourhand.model.states import JobState
-from hourhand.operations.plain_jobs import PlainJob
+from hourhand.ports.stores import NewJob
 
 _ID: Final = UUID(int=1)
 _DUE: Final = datetime(2001, 1, 1, tzinfo=UTC)
@@ -58,16 +58,18 @@ def id_in(answer: bytes) -> bytes:
     return answer[_ID_AT : _ID_AT + 36]
 
 
-def plain_answer(job: PlainJob, namespace: str) -> bytes:
-    """What `job_view` of the stored job comes to."""
+def plain_answer(new: NewJob, namespace: str) -> bytes:
+    """What `job_view` of the stored job comes to. It must be a plain one."""
+    assert new.plain_payload is not None
     p = _PIECES
-    new = job.new
     definition = new.definition
     created, by = encode(new.created_at), encode(new.created_by)
-    due = created if job.at_once else encode(job.due)
-    schedule = _AT_ONCE if job.at_once else b'[{"at":%b}]' % due
+    [when] = definition.timing.schedules
+    at_once = type(when) is Now
+    due = created if at_once else encode(definition.timing.only_instant)
+    schedule = _AT_ONCE if at_once else b'[{"at":%b}]' % due
     return b"".join((
         p[0], encode(new.job_id), p[1], encode(namespace), p[2], encode(definition.name), p[3], encode(definition.kind),
-        p[4], job.payload, p[5], schedule, p[6], encode(definition.queue), p[7], b"%d" % definition.priority, p[8], by,
-        p[9], due, p[10], created, p[11], by, p[12], created, p[13],
+        p[4], new.plain_payload, p[5], schedule, p[6], encode(definition.queue), p[7], b"%d" % definition.priority,
+        p[8], by, p[9], due, p[10], created, p[11], by, p[12], created, p[13],
     ))  # fmt: skip

@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-import msgspec
-
 from hourhand.model.job import KIND_DEFAULT, NAME_CHARS_MAX, PRIORITY_DEFAULT, QUEUE_DEFAULT, JobDefinition
 from hourhand.model.schedule import At, Timing
 from hourhand.operations.definition import immediately, is_name, is_queue, plain_instant, plain_payload
@@ -35,17 +33,6 @@ class Clock(Protocol):
 
 class Ids(Protocol):
     def new_id(self, now: datetime) -> UUID: ...
-
-
-class PlainJob(msgspec.Struct, frozen=True):
-    """A job on the short road: what is stored, and what an answer needs besides."""
-
-    new: NewJob
-    due: datetime
-    at_once: bool
-    """Submitted without a time."""
-    payload: bytes
-    """As JSON."""
 
 
 class PlainSubmissions:
@@ -72,24 +59,26 @@ class PlainSubmissions:
         self._last: tuple[datetime | None, Any, datetime, Timing] = None, None, NEVER, immediately(NEVER)
         """The schedule that was read last, when it was, and what it says: many jobs of a batch name the same time."""
 
-    def read(self, caller: Caller, given: Mapping[str, Any]) -> PlainJob | None:
+    def read(self, caller: Caller, given: Mapping[str, Any]) -> NewJob | None:
         """The job that a decoded body describes; None unless it is plain and all of it is right."""
-        job = self._read(caller, given, self._clock.now())
-        if job is not None and self._offers.lack(job.new.definition.queue, job.new.definition.needs):
+        now = self._clock.now()
+        new = self._read(caller, given, now, now + self._horizon)
+        if new is not None and self._offers.lack(new.definition.queue, new.definition.needs):
             return None  # whoever submits it is warned, which answers of the short road have no place for
-        return job
+        return new
 
     async def read_many(self, caller: Caller, items: Sequence[Any]) -> list[NewJob] | None:
         """The same of a batch, whose jobs are all submitted at one instant; None as soon as one is not plain."""
         now = self._clock.now()
+        soon = now + self._horizon
         news: list[NewJob] = []
         for place, given in enumerate(items):
             if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
                 await asyncio.sleep(0)
-            job = self._read(caller, given, now) if type(given) is dict else None
-            if job is None:
+            new = self._read(caller, given, now, soon) if type(given) is dict else None
+            if new is None:
                 return None
-            news.append(job.new)
+            news.append(new)
         return news
 
     async def store_many(self, news: Sequence[NewJob]) -> None:
@@ -98,7 +87,8 @@ class PlainSubmissions:
         if any(new.fires for new in news):
             self._bus.publish(Topic.READY)
 
-    def _read(self, caller: Caller, given: Mapping[str, Any], now: datetime) -> PlainJob | None:
+    def _read(self, caller: Caller, given: Mapping[str, Any], now: datetime, soon: datetime) -> NewJob | None:
+        """What is due until `soon` gets its run at once, the rest a cursor."""
         get = given.get
         name, payload, schedule = get("name"), get("payload"), get("schedule")
         if payload is None:
@@ -133,18 +123,16 @@ class PlainSubmissions:
         definition = JobDefinition(
             name, kind, payload, timing, judge.needs(payload, name), queue, priority, owner=caller.name
         )
-        soon = due <= now + self._horizon
-        new = NewJob(
-            self._ids.new_id(now), caller.namespace_id, definition, now, caller.name, (due,) if soon else (),
-            None if soon else due,
-        )  # fmt: skip
-        return PlainJob(new, due, schedule is None, encoded)
+        fires, next_due = ((due,), None) if due <= soon else ((), due)
+        return NewJob(
+            self._ids.new_id(now), caller.namespace_id, definition, now, caller.name, fires, next_due, None, encoded
+        )
 
-    def store(self, job: PlainJob) -> "asyncio.Future[None]":
+    def store(self, new: NewJob) -> "asyncio.Future[None]":
         """Done once the job is durable. Raises `Overloaded`."""
-        return self._group.put(job.new)
+        return self._group.put(new)
 
-    def tell(self, job: PlainJob) -> None:
+    def tell(self, new: NewJob) -> None:
         """Wakes executors for a job that is stored, if it is due."""
-        if job.new.fires:
+        if new.fires:
             self._bus.publish(Topic.READY)

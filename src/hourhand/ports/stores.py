@@ -57,6 +57,8 @@ class NewJob(msgspec.Struct, frozen=True):
     """Where the cursor stands afterwards; None when nothing further falls due."""
     unique: UniqueKey | None = None
     """Stored through a `SubmissionStore`, which looks after it."""
+    plain_payload: bytes | None = None
+    """Its payload as JSON, of a plain job: one that runs once and says nothing beyond the basics."""
 
 
 class JobStore(Protocol):

@@ -100,7 +100,9 @@ def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[
         "lane_ids": [lanes[lane_key(new.namespace_id, new.definition)] for new in jobs],
         "names": [definition.name for definition in definitions],
         "kinds": [definition.kind for definition in definitions],
-        "payloads": [to_json(definition.payload) for definition in definitions],
+        "payloads": [
+            new.plain_payload.decode() if new.plain_payload else to_json(new.definition.payload) for new in jobs
+        ],
         "due": [definition.timing.only_instant for definition in definitions],
         "priorities": [definition.priority for definition in definitions],
         "max_retries": [definition.retry.max_retries for definition in definitions],
@@ -111,6 +113,10 @@ def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[
         "next_fires": [new.next_due for new in jobs],
         "shards": [shard_of(new.job_id) for new in jobs],
     }
+
+
+def _payload(new: NewJob) -> str:
+    return to_json(new.definition.payload) if new.plain_payload is None else new.plain_payload.decode()
 
 
 def _facts_of(new: NewJob, lane_id: int, gates: list[int] | None) -> Mapping[str, list[tuple[Any, ...]]]:
@@ -153,7 +159,7 @@ def _runs_once(new: NewJob) -> bool:
 def _says_little(new: NewJob) -> bool:
     """Whether the columns that every job has say all there is to say of one that runs once, but for its time."""
     definition = new.definition
-    return (
+    return new.plain_payload is not None or (
         definition.retry is DEFAULT_RETRY
         and definition.catchup is CATCHUP_DEFAULT
         and definition.timeout_seconds is None

@@ -57,7 +57,7 @@ def pack_job(new: NewJob, job_id: bytes, lane_id: int, due_at: datetime) -> byte
         new.namespace_id, lane_id, definition.name, definition.kind, definition.priority, definition.retry.max_retries,
         definition.owner,
     )  # fmt: skip
-    payload = to_json_bytes(definition.payload)
+    payload = new.plain_payload or to_json_bytes(definition.payload)
     head = _jsonb(len(payload) + 1, _JSONB_VERSION)
     created, by = _time(new.created_at), _text(new.created_by)
     return b"".join((_JOB_BEGIN, job_id, shared, created, by, created, _time(due_at), head, payload))
