@@ -187,25 +187,28 @@ class Attempts:
     @coroutine
     def _take_turns(self, due: deque[_Running]) -> Generator[Any, Any, None]:
         """The first steps of attempts, one after the other; and the rest of the first one that waits for something."""
-        task, steps = asyncio.current_task(), 0
+        task, steps, now = asyncio.current_task(), 0, self._clock.now()
         assert task is not None
         try:
             while due:
                 steps += 1
                 if steps % TURN_MAX == 0:
                     yield
+                    now = self._clock.now()
                 running = due.popleft()
                 if running.is_stopping():  # and so has ended
                     continue
-                work, context = self._attempt(running), copy_context()
+                work, context = self._attempt(running, now), copy_context()
                 try:
                     waited = context.run(work.send, None)
-                except StopIteration:
+                except StopIteration as end:
+                    now = end.value  # the next one starts as this one ends: clocks are read once for both
                     self._at_once.add(running.claim.needs)
                     if task.cancelling():  # by the attempt itself: the next one must not hear of it
                         return
                     continue
                 running.task = task
+                self._recorder.started(running.claim.run_id, running.claim.fence, now)
                 self._at_once.discard(running.claim.needs)
                 others, due = due, deque()
                 self._start_now(others)
@@ -302,10 +305,10 @@ class Attempts:
     def __len__(self) -> int:
         return len(self._in_hand)
 
-    async def _attempt(self, running: _Running) -> None:
+    async def _attempt(self, running: _Running, started_at: datetime) -> datetime:
+        """When it ended."""
         claim = running.claim
-        running.started_at = started_at = self._clock.now()
-        self._recorder.started(claim.run_id, claim.fence, started_at)
+        running.started_at = started_at
         outcome: Outcome
         task = self._task_of(running)
         try:
@@ -328,7 +331,9 @@ class Attempts:
             outcome = Failed(Reason.OUTPUT_NOT_KEPT, running.output_fault)
         if running.log is not None:
             running.log.close()
-        self._end(running, outcome, self._clock.now(), task.usage)
+        ended_at = self._clock.now()
+        self._end(running, outcome, ended_at, task.usage)
+        return ended_at
 
     async def _with_result_kept(self, running: _Running, outcome: Outcome) -> Outcome:
         """A result that cannot stand in a row goes to a blob first."""
@@ -408,7 +413,7 @@ class Attempts:
         self._capacity.give_back(self._offers[claim.needs], claim.fence)
 
 
-def _rest_of(work: Coroutine[Any, Any, None], waited: Any, run: Callable[..., Any]) -> Generator[Any, Any, None]:
+def _rest_of(work: Coroutine[Any, Any, object], waited: Any, run: Callable[..., Any]) -> Generator[Any, Any, None]:
     """All further steps of an attempt that has taken its first and waits for something, each in its own context."""
     try:
         while True:
