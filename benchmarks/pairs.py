@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from hourhand.bench.ending import cancel_once_by_signals
+
 T = TypeVar("T")
 HERE = Path(__file__).parent
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
@@ -41,8 +43,7 @@ def run_whole(work: Coroutine[Any, Any, T]) -> T:
     async def ended_by_signal() -> T:
         task = asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        cancel_once_by_signals(task)
         try:
             return await work
         except asyncio.CancelledError:
