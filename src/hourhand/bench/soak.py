@@ -23,7 +23,7 @@ from hourhand.bench.figures import by_interval, counts_by_interval, per_second, 
 from hourhand.bench.meter import CLIENT
 from hourhand.bench.readers import Readers
 from hourhand.bench.report import Facts, Measured, Progress
-from hourhand.bench.steady import stream_steadily
+from hourhand.bench.steady import refuse_nothing, stream_steadily
 from hourhand.bench.submitting import MICROS, now_micros, try_submission
 from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
@@ -47,6 +47,7 @@ class Soak:
 
 
 async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measured:
+    refuse_nothing(asked.rate, asked.minutes * MINUTE)
     async with target.wire() as wire:
         await try_submission(target, wire, int(asked.rate * MINUTE))  # for its warmth only
         progress.note(f"{asked.rate:g} jobs due a second for {asked.minutes:g} minutes, submitted meanwhile")

@@ -57,12 +57,19 @@ class Steady:
 
 
 async def measure_steady(target: Target, asked: Steady, progress: Progress) -> Measured:
+    refuse_nothing(asked.rate, asked.seconds)
     async with target.wire() as wire:
         progress.note("finding out how fast jobs can be submitted")
         rate = await try_submission(target, wire, int(asked.rate * asked.seconds))
         if asked.submit == "before":
             return await _measure_before(target, wire, asked, rate, progress)
         return await _measure_meanwhile(target, wire, asked, progress)
+
+
+def refuse_nothing(rate: float, seconds: float) -> None:
+    """Fails when not one job would fall due: there would be nothing to tell, and it would look well."""
+    if int(rate * seconds) < 1:
+        raise WorldError(f"{rate:g} a second for {seconds:g} s is not one job; take a higher rate, or longer")
 
 
 def spread(begin: int, rate: float, seconds: float) -> Iterator[int]:
