@@ -296,7 +296,7 @@ def _told(name: str, found: Facts) -> Figure:
     told += f"; p99 of {', '.join(answers)} ms" if answers else ""
     refused = found.get("refused", 0)
     told += f"; {refused} questions refused ({found['refused_said']})" if refused else ""
-    whole = not (found["lost"] or found["doubled"] or found["early"])
+    whole = not (found["lost"] or found["doubled"] or found["early"] or found.get("misdated"))
     told += f"; lost {found['lost']}, doubled {found['doubled']}, early {found['early']}"
     enough = late["p99"] <= P99_MS_MAX and whole and not refused
     print(f"{'pass' if enough else 'short':5}  {name}: {told}", flush=True)

@@ -118,13 +118,14 @@ def _ratio(work: str, bar: float, found: list[pairs.Rates], other: str, name: st
 def _late(found: dict[str, Any]) -> str:
     late = found["lateness_ms"]
     counts = f"lost {found['lost']}, doubled {found['doubled']}, early {found['early']}"
+    counts += f", misdated {found['misdated']}" if found.get("misdated") else ""
     return (
         f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, p99.9 {late['p99.9']:.1f}, max {late['max']:.0f} ms; {counts}"
     )
 
 
 def _whole(found: dict[str, Any]) -> bool:
-    return found["lost"] == found["doubled"] == found["early"] == 0
+    return found["lost"] == found["doubled"] == found["early"] == found.get("misdated", 0) == 0
 
 
 def steady_10000(extent: Extent) -> list[Figure]:

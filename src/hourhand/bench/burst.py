@@ -18,7 +18,7 @@ from hourhand.bench.submitting import (
 )
 from hourhand.bench.target import Target
 from hourhand.bench.telling import read_ours, told
-from hourhand.bench.witness import Witnessed
+from hourhand.bench.witness import Witnessed, misdated
 
 _LOOK_SECONDS = 1.5
 """How long before the instant the course begins."""
@@ -56,6 +56,7 @@ async def measure_burst(target: Target, asked: Burst, progress: Progress) -> Mea
         "all_started_seconds": (max(witnessed.starts, default=due) - due) / MICROS,
     }
     facts |= told(course, submitted.acknowledged, witnessed)
+    facts["misdated"] = misdated([due] * asked.jobs, witnessed, facts["lost"])
     return Measured(facts, _curves(course, witnessed, due))
 
 

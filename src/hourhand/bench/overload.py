@@ -132,7 +132,7 @@ def is_sound(facts: Facts) -> bool:
     """Refused at the door and nowhere else, no collapse, memory that does not grow with the callers, nothing lost."""
     whole = facts["lost"] == facts["doubled"] == facts["early"] == 0
     answered = facts["broken"] == facts["refused_unsaid"] == facts["not_alive"] == 0
-    bounded = facts["api_more_mb"] <= facts["api_mb"] * MEMORY_MORE_MAX + _MEMORY_SPARE_MB
+    bounded = 0 < facts["api_more_mb"] <= facts["api_mb"] * MEMORY_MORE_MAX + _MEMORY_SPARE_MB  # 0: was not seen
     return bool(whole and answered and bounded and facts["refused"] > 0 and facts["kept_rate"] >= KEPT_RATE_MIN)
 
 

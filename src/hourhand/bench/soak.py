@@ -23,11 +23,11 @@ from hourhand.bench.figures import by_interval, counts_by_interval, per_second, 
 from hourhand.bench.meter import CLIENT
 from hourhand.bench.readers import Readers
 from hourhand.bench.report import Facts, Measured, Progress
-from hourhand.bench.steady import stream_steadily
+from hourhand.bench.steady import refuse_nothing, spread, stream_steadily
 from hourhand.bench.submitting import MICROS, now_micros, try_submission
 from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
-from hourhand.bench.witness import Witnessed
+from hourhand.bench.witness import Witnessed, misdated
 
 MINUTE: Final = 60
 TYPICAL_SECONDS: Final = 10
@@ -47,6 +47,7 @@ class Soak:
 
 
 async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measured:
+    refuse_nothing(asked.rate, asked.minutes * MINUTE)
     async with target.wire() as wire:
         await try_submission(target, wire, int(asked.rate * MINUTE))  # for its warmth only
         progress.note(f"{asked.rate:g} jobs due a second for {asked.minutes:g} minutes, submitted meanwhile")
@@ -65,6 +66,8 @@ async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measu
         )
         for number, values in sorted(late.items())
     }
+    found = told(course, stream.acknowledged, witnessed)
+    dues = spread(begin, asked.rate, asked.minutes * MINUTE)
     facts: Facts = {
         "bench": "soak",
         "mode": "soak",
@@ -77,7 +80,8 @@ async def measure_soak(target: Target, asked: Soak, progress: Progress) -> Measu
         "minutes": minutes,
         "compared": {"first": first, "last": last, "last_to_first": ratios(first, last), "worse": worse(first, last)},
         "p99_worst_minute_ms": max((minute["p99_ms"] for minute in minutes.values()), default=0.0),
-        **told(course, stream.acknowledged, witnessed),
+        "misdated": misdated(dues, witnessed, found["lost"]),
+        **found,
     }
     return Measured(facts, curves_of(course, witnessed))
 

@@ -33,6 +33,7 @@ from hourhand.bench.submitting import (
 from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
 from hourhand.bench.wire import Wire, expect
+from hourhand.bench.witness import misdated
 from hourhand.model.errors import WorldError
 
 TICK_SECONDS: Final = 0.05
@@ -57,12 +58,19 @@ class Steady:
 
 
 async def measure_steady(target: Target, asked: Steady, progress: Progress) -> Measured:
+    refuse_nothing(asked.rate, asked.seconds)
     async with target.wire() as wire:
         progress.note("finding out how fast jobs can be submitted")
         rate = await try_submission(target, wire, int(asked.rate * asked.seconds))
         if asked.submit == "before":
             return await _measure_before(target, wire, asked, rate, progress)
         return await _measure_meanwhile(target, wire, asked, progress)
+
+
+def refuse_nothing(rate: float, seconds: float) -> None:
+    """Fails when not one job would fall due: there would be nothing to tell, and it would look well."""
+    if int(rate * seconds) < 1:
+        raise WorldError(f"{rate:g} a second for {seconds:g} s is not one job; take a higher rate, or longer")
 
 
 def spread(begin: int, rate: float, seconds: float) -> Iterator[int]:
@@ -91,7 +99,7 @@ async def _measure_before(
         await drain(target, course.lines, jobs, latest)
         ended = now_micros()
     submission = Submission(submitted.acknowledged, submitted.per_second, 0)
-    return await _measured(target, asked, course, submission, readers, (ended - begin) / MICROS)
+    return await _measured(target, asked, course, submission, readers, (begin, ended))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +111,12 @@ class Submission:
 
 
 async def _measured(
-    target: Target, asked: Steady, course: Course, submission: Submission, readers: Readers, seconds: float
+    target: Target, asked: Steady, course: Course, submission: Submission, readers: Readers, within: tuple[int, int]
 ) -> Measured:
+    """`within`: the first due time, and when all was recorded; in microseconds."""
     witnessed = await read_ours(target, course, submission.acknowledged)
-    jobs = submission.acknowledged.count
+    jobs, seconds = submission.acknowledged.count, (within[1] - within[0]) / MICROS
+    found = told(course, submission.acknowledged, witnessed, stages=asked.stages)
     facts: Facts = {
         "bench": "steady",
         "mode": "steady",
@@ -118,7 +128,8 @@ async def _measured(
         "submit_per_second": submission.per_second,
         "submitted_late": submission.late,
         **readers.facts(),
-        **told(course, submission.acknowledged, witnessed, stages=asked.stages),
+        "misdated": misdated(spread(within[0], asked.rate, asked.seconds), witnessed, found["lost"]),
+        **found,
     }
     return Measured(facts, curves_of(course, witnessed))
 
@@ -134,9 +145,9 @@ async def _measure_meanwhile(target: Target, wire: Wire, asked: Steady, progress
     async with Course(target, progress) as course, Readers(target, asked.readers) as readers:
         stream, begin = await stream_steadily(wire, asked.rate, asked.seconds)
         await drain(target, course.lines, stream.acknowledged.count, stream.acknowledged.latest())
-        seconds = (now_micros() - begin) / MICROS
+        ended = now_micros()
     submission = Submission(stream.acknowledged, per_second(stream.acknowledged.count, asked.seconds), stream.late)
-    return await _measured(target, asked, course, submission, readers, seconds)
+    return await _measured(target, asked, course, submission, readers, (begin, ended))
 
 
 async def stream_steadily(wire: Wire, rate: float, seconds: float) -> tuple["Stream", int]:

@@ -112,6 +112,13 @@ def compare(acknowledged: Iterable[int], seen: Iterable[int]) -> dict[str, int]:
     return {"lost": lost, "doubled": doubled}
 
 
+def misdated(asked: Iterable[int], witnessed: Witnessed, lost: int) -> int:
+    """Runs whose id carries another due time than was asked for, of jobs that run once. Must be 0: lateness is counted
+    from what the id says, and one that said a later time would make every start look punctual. `lost`: jobs that never
+    ran, whose due times are missing anyhow."""
+    return max(compare(asked, witnessed.dues)["lost"] - lost, 0)
+
+
 class LineCount:
     """How many lines a growing file has got since it was first looked at."""
 

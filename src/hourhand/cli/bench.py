@@ -1,5 +1,6 @@
 """`hourhand bench`: measures what this machine does, on a cluster of its own or on a running one."""
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,13 +10,22 @@ from hourhand.cli.bench_running import own_only, run_alone, run_on_target, setti
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+
+class _Number(click.FloatRange):
+    """A finite number within bounds. `nan` is within all of them, and `inf` within most."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number", param, ctx)
+        return number
+
+
 _stages = click.option("--stages", is_flag=True, help="Also print microseconds of processor time per job and stage.")
 
 
 def _seconds(default: float, help_text: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        "--seconds", type=click.FloatRange(1, 86_400), default=default, show_default=True, help=help_text
-    )
+    return click.option("--seconds", type=_Number(1, 86_400), default=default, show_default=True, help=help_text)
 
 
 def _jobs(default: int, help_text: str) -> Callable[[_Command], _Command]:
@@ -24,13 +34,13 @@ def _jobs(default: int, help_text: str) -> Callable[[_Command], _Command]:
 
 def _rate(default: float, help_text: str) -> Callable[[_Command], _Command]:
     return click.option(
-        "--rate", type=click.FloatRange(min=0, min_open=True), default=default, show_default=True, help=help_text
+        "--rate", type=_Number(min=0, min_open=True), default=default, show_default=True, help=help_text
     )
 
 
 def _readers(default: float) -> Callable[[_Command], _Command]:
     text = "Lists and searches per second beside it."
-    return click.option("--readers", type=click.FloatRange(0), default=default, show_default=True, help=text)
+    return click.option("--readers", type=_Number(0), default=default, show_default=True, help=text)
 
 
 @click.group(short_help="Measure throughput and punctuality on this machine.")
@@ -118,7 +128,7 @@ def steady(**given: Any) -> None:
 @click.option(
     "--lead",
     "lead_seconds",
-    type=click.FloatRange(1),
+    type=_Number(1),
     help="Seconds from the beginning of the submission to the first due time; by the number of jobs if not given.",
 )
 @click.option(
@@ -216,9 +226,7 @@ def read(**given: Any) -> None:
     show_default=True,
     help="Handlers that wait, calls of a slow server, or processes.",
 )
-@click.option(
-    "--hold", "hold_seconds", type=click.FloatRange(1), help="How long each run lasts; by their number if not given."
-)
+@click.option("--hold", "hold_seconds", type=_Number(1), help="How long each run lasts; by their number if not given.")
 @own_only
 def flight(**given: Any) -> None:
     """So many runs in flight on one executor at once: are they all, what memory does it take, do all end?"""
@@ -259,7 +267,7 @@ def growth(**given: Any) -> None:
 @click.option(
     "--rest",
     "rest_seconds",
-    type=click.FloatRange(0),
+    type=_Number(0),
     default=60,
     show_default=True,
     help="Seconds to come to rest before the first window.",
@@ -274,12 +282,12 @@ def idle(**given: Any) -> None:
 
 
 @bench.command()
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=30, show_default=True, help="How long.")
+@click.option("--minutes", type=_Number(min=0, min_open=True), default=30, show_default=True, help="How long.")
 @_rate(5000, "Jobs due per second, submitted meanwhile.")
 @click.option(
     "--compare",
     "compare_minutes",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Number(min=0, min_open=True),
     default=5,
     show_default=True,
     help="Minutes at the beginning and the end to compare.",
@@ -318,7 +326,7 @@ def overload(**given: Any) -> None:
 @click.option(
     "--hours", default="0-24", show_default=True, metavar="FROM-TO", help="The part of the day to live through."
 )
-@click.option("--faster", type=click.FloatRange(1), default=60, show_default=True, help="How many times faster.")
+@click.option("--faster", type=_Number(1), default=60, show_default=True, help="How many times faster.")
 @shared_options
 def day(**given: Any) -> None:
     """A day of 10,000 users, sixty times faster: 50,000 submissions, their updates, status checks, history and logs."""

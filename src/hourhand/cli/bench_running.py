@@ -1,7 +1,6 @@
 """What all commands of `hourhand bench` share: their options, and the way from these to a printed result."""
 
 import asyncio
-import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -93,6 +92,7 @@ def run_on_target(
 def run_alone(shared: Mapping[str, Any], measure: Callable[["Progress"], Awaitable["Measured"]]) -> None:
     import uvloop
 
+    from hourhand.bench.ending import cancel_once_by_signals
     from hourhand.bench.plots import draw, require_plots
     from hourhand.bench.report import Progress, as_json, as_table
     from hourhand.telemetry import set_up_logging
@@ -105,9 +105,7 @@ def run_alone(shared: Mapping[str, Any], measure: Callable[["Progress"], Awaitab
     async def main() -> "Measured":
         task = asyncio.current_task()
         assert task is not None
-        # Ended from outside it must still end what it has started: a temporary cluster would go on for ever.
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        cancel_once_by_signals(task)
         try:
             return await measure(Progress())
         except asyncio.CancelledError:

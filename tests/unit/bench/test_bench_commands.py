@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from hourhand.bench.steady import refuse_nothing
 from hourhand.cli.bench import bench
 from hourhand.cli.bench_running import _telling, settings_of
 from hourhand.model.errors import WorldError
@@ -43,6 +44,20 @@ def test_a_setting_needs_a_key_and_a_value(text: str) -> None:
     assert done.exit_code == 2
     assert "write KEY=VALUE" in done.output
     assert settings_of({"settings": ("a.b=1", "c.d=x=y")}) == {"a.b": "1", "c.d": "x=y"}
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "0"])
+@pytest.mark.parametrize("words", ["steady --rate", "submit --seconds", "soak --minutes", "soak --compare"])
+def test_what_is_no_number_to_measure_with_is_refused(words: str, text: str) -> None:
+    done = CliRunner().invoke(bench, [*words.split(), text])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{words.split()[1]}'" in done.output
+
+
+def test_a_load_of_not_one_job_is_refused() -> None:
+    with pytest.raises(WorldError, match="is not one job"):
+        refuse_nothing(0.1, 5)
+    refuse_nothing(0.2, 5)
 
 
 def test_a_planner_alone_needs_a_cluster_of_its_own() -> None:

@@ -55,7 +55,7 @@ def test_a_family_has_children_and_their_children() -> None:
 
 
 def test_a_role_keeps_what_its_dead_processes_used() -> None:
-    burning = [sys.executable, "-c", BURN.format(seconds=0.2) + "input()"]
+    burning = [sys.executable, "-c", BURN.format(seconds=0.25) + "input()"]
     with subprocess.Popen(burning, stdin=subprocess.PIPE) as child:
         meter = Meter({child.pid: "executor"}, {}, None)
         deadline = time.monotonic() + 60

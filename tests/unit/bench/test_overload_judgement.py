@@ -32,6 +32,7 @@ GOOD: dict[str, Any] = {
         {"refused_unsaid": 1},
         {"not_alive": 1},
         {"api_more_mb": 400.0},
+        {"api_more_mb": 0.0},
         {"kept_rate": 0.2},
     ],
     ids=lambda wrong: next(iter(wrong)),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from hourhand.bench.witness import LineCount, Witnessed, compare, low_half, read_witness
+from hourhand.bench.witness import LineCount, Witnessed, compare, low_half, misdated, read_witness
 from hourhand.model.ids import microseconds_since_epoch, scheduled_run_id, time_ordered_id
 
 NOW = datetime(2026, 11, 16, 9, 0, 0, 123_457, tzinfo=UTC)
@@ -41,6 +41,18 @@ def test_a_start_before_its_time_is_early(file: Path) -> None:
     late = [timedelta(microseconds=-1), timedelta(0), timedelta(seconds=-3)]
     file.write_text("".join(line(job_id(number), NOW, each) for number, each in enumerate(late)))
     assert read_witness(file).early() == 2
+
+
+def test_a_run_for_another_time_than_was_asked_for_is_misdated(file: Path) -> None:
+    dues = [NOW + timedelta(milliseconds=number) for number in range(4)]
+    shifted = [dues[0], dues[1] + timedelta(microseconds=1), dues[2]]  # and the last one never ran
+    file.write_text("".join(line(job_id(number), due, timedelta(0)) for number, due in enumerate(shifted)))
+    asked = [microseconds_since_epoch(due) for due in dues]
+
+    found = read_witness(file)
+
+    assert misdated(asked, found, lost=1) == 1
+    assert misdated(asked[:1], found, lost=0) == 0
 
 
 def test_reading_begins_at_the_offset_and_leaves_out_half_a_line(file: Path) -> None:
