@@ -98,7 +98,7 @@ class Node:
         self.ids = IdSource()
         self.name = node_name(config, self.role)
         settings = config.database if self.role == "api" else for_loops(config.database)
-        self.database = Database(settings, self.role, plan_once=self.role == "api")
+        self.database = Database(settings, self.role, plan_once=self.role != "scheduler")
         self.store = store_on(self.database, self.priority_wait)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
         self.blobs = blobs_for(config.blobs, config.home)
@@ -313,7 +313,7 @@ class ExecutorNode(Node):
         self.kinds = kinds_for_running(kinds, hidden_from_programs(config), artifacts)
         self._handler_facts = python_kind(self.kinds).facts()
         python_kind(self.kinds).left_behind.on_full = lambda: self.end_for(HandlersLeftBehind(LEFT_MAX))
-        self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder")
+        self.writing = Database(replace(for_loops(config.database), pool_max=2), "executor recorder", plan_once=True)
         connections = settings.transaction_connections
         self.transacting = Database(
             replace(config.database, pool_max=connections), "executor transaction", any_plan=True

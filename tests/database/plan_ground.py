@@ -118,7 +118,7 @@ class Ground:
     jobs: dict[int, UUID]
     numbers: Iterator[int] = field(default_factory=itertools.count)
     plan_once: bool = False
-    """Whether statements settle for a plan as in sessions of the API."""
+    """Whether statements settle for a plan as in sessions of the API and of executors."""
 
     def due(self, number: int) -> datetime:
         return at(number)

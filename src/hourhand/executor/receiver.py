@@ -22,7 +22,7 @@ from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.placement import missing_labels
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
-from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish
+from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish, nothing_begun
 from hourhand.runtime.clock import DatabaseClock
 from hourhand.runtime.looks import ThoroughLooks
 
@@ -308,46 +308,53 @@ class Receiver:
         """Claims and starts what it can get, all of plain lanes or all of lanes with gates (`careful`). `again`: more
         may be asked for at once when it gets all that it asks for. `demands`: of each, beyond a place."""
         shares: Counter[int] = Counter()
-        put_aside = 0
-        claimed = await self._claim_once(slot_class, wishes, careful, demands)
-        for left in reversed(range(FOLLOWING_MAX + 1)):
-            if claimed is None:
-                break
-            shares.update(claimed.shares)
-            put_aside += claimed.put_aside
-            # Asked for before what was claimed takes its first step: the database looks for the next while these run.
-            following = self._following(slot_class, wishes, claimed) if left and again else None
-            self._start(*claimed.claims)
-            self._answered()
-            claimed = None if following is None else await self._outcome_of(slot_class, following)
+        put_aside, left = 0, FOLLOWING_MAX if again else 0
+        following: list[asyncio.Task[Claimed | None]] = []
+
+        def follow(count: int) -> bool:
+            # The same once more, before what was claimed is even read: the database looks for it while these run.
+            nonlocal left
+            limit = min(self._capacity.free(slot_class), wishes[0].limit)
+            if not left or count < wishes[0].limit or limit <= 0:
+                return False
+            left -= 1
+            more = [Wish(wish.head, wish.share, limit) for wish in wishes]
+            claim = self._claim_once(slot_class, more, careful=False, follow=follow)
+            following.append(asyncio.create_task(claim, name="claim"))
+            return True
+
+        try:
+            claimed = await self._claim_once(slot_class, wishes, careful, demands, follow)
+            while claimed is not None:
+                shares.update(claimed.shares)
+                put_aside += claimed.put_aside
+                self._start(*claimed.claims)
+                self._answered()
+                claimed = await following[0] if following else None
+                del following[:1]
+        finally:
+            for left_over in following:  # stopped meanwhile
+                self._leave(slot_class, left_over)
         return Claimed([], shares, put_aside)
 
-    def _following(
-        self, slot_class: SlotClass, wishes: Sequence[Wish], claimed: Claimed
-    ) -> "asyncio.Task[Claimed | None] | None":
-        """The same claim once more, if this one brought all that was asked for."""
-        if len(claimed.claims) < wishes[0].limit:
-            return None
-        limit = min(self._capacity.free(slot_class), wishes[0].limit)
-        if limit <= 0:
-            return None
-        again = [Wish(wish.head, wish.share, limit) for wish in wishes]
-        return asyncio.create_task(self._claim_once(slot_class, again, careful=False), name="claim")
-
-    async def _outcome_of(self, slot_class: SlotClass, asked: "asyncio.Task[Claimed | None]") -> Claimed | None:
-        try:
-            return await asked
-        except BaseException:
-            # Stopped in the very moment of the answer: nobody will start these, and lost claims are found and returned.
-            if asked.done() and not asked.cancelled() and asked.exception() is None and asked.result() is not None:
-                self._give_back(slot_class, asked.result())
-                self._answered()
-            raise
+    def _leave(self, slot_class: SlotClass, asked: "asyncio.Task[Claimed | None]") -> None:
+        """Nobody will start what a claim brings; lost claims are found and returned."""
+        if not asked.done():
+            asked.cancel()
+        elif not asked.cancelled() and asked.exception() is None and asked.result() is not None:
+            self._give_back(slot_class, asked.result())
+            self._answered()
 
     async def _claim_once(
-        self, slot_class: SlotClass, wishes: Sequence[Wish], careful: bool, demands: Demands = NO_DEMANDS
+        self,
+        slot_class: SlotClass,
+        wishes: Sequence[Wish],
+        careful: bool,
+        demands: Demands = NO_DEMANDS,
+        follow: Callable[[int], bool] = nothing_begun,
     ) -> Claimed | None:
-        """What it gets has its places and is not started yet; then `_answered` must follow. None: nothing was asked."""
+        """What it gets has its places and is not started yet; then `_answered` must follow. None: nothing was asked.
+        `follow` is told how many it has got as soon as that is known, and says whether it has begun the next."""
         node_id = self._executor_id()
         if not wishes or not self.claiming or not node_id:  # orders may have come since the look
             return None
@@ -361,7 +368,7 @@ class Receiver:
         self._none_under_way.clear()
         claimed = None
         try:
-            claimed = await self._ask_store(node_id, wishes, careful, demands)
+            claimed = await self._ask_store(node_id, wishes, careful, demands, follow)
         finally:
             spare = places - (0 if claimed is None else len(claimed.claims))
             if demands is NO_DEMANDS:
@@ -391,7 +398,9 @@ class Receiver:
         for claim in claimed.claims if claimed else ():
             self._capacity.give_back(slot_class, claim.fence)
 
-    async def _ask_store(self, node_id: int, wishes: Sequence[Wish], careful: bool, demands: Demands) -> Claimed:
+    async def _ask_store(
+        self, node_id: int, wishes: Sequence[Wish], careful: bool, demands: Demands, follow: Callable[[int], bool]
+    ) -> Claimed:
         now = self._clock.now()
         if demands.part:
             [wish] = wishes
@@ -401,7 +410,7 @@ class Receiver:
         # Others may claim as early as anybody does, and by clocks that differ a little.
         most = max(self._settings.claim_ahead_seconds, self._settings.claim_ahead_crowded_seconds)
         others_until = now + timedelta(seconds=most) + CLOCKS_DIFFER
-        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead(), others_until)
+        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead(), others_until, follow)
 
     def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""

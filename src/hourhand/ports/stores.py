@@ -4,7 +4,7 @@ Every write that carries a fence, an epoch or an expected value changes nothing 
 answer says which rows it changed. Methods take many; one is a list of one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -194,6 +194,10 @@ class Wish(msgspec.Struct, frozen=True):
     limit: int
 
 
+def nothing_begun(_count: int) -> bool:
+    return False
+
+
 class Claimed(msgspec.Struct, frozen=True):
     claims: list[Claim]
     shares: Mapping[int, int] = {}
@@ -236,10 +240,12 @@ class LiveRunStore(Protocol):
         now: datetime,
         until: datetime,
         others_until: datetime | None = None,
+        heard: Callable[[int], bool] = nothing_begun,
     ) -> Claimed:
         """Claims runs of plain lanes that are ready by `until`, taking the heads of each share in their order up to its
         limit. Every claim carries a new fence, larger than any before. `others_until`: others may be claiming what is
-        ready by then at the same moment; None: they claim no earlier."""
+        ready by then at the same moment; None: they claim no earlier. `heard` is told how many it has got, before these
+        are read; if it has begun a task, that takes its first step before."""
 
     async def claim_carefully(self, executor_id: int, wishes: Sequence[Wish], now: datetime) -> Claimed:
         """The same for lanes with gates: of the runs that are due, those that every one of their gates lets through."""

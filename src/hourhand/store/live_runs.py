@@ -1,5 +1,6 @@
 """Live runs: claimed, started, finished or brought back, hundreds at a time, each write under its fence."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -21,7 +22,7 @@ from hourhand.model.run_blobs import RunFile
 from hourhand.model.states import RunEvent, RunState, sources
 from hourhand.model.templates import MARK, render, zone_or_utc
 from hourhand.ports.database_time import HearTime, hear_nothing
-from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish
+from hourhand.ports.stores import Claimed, Finish, Head, Held, Requeue, Wish, nothing_begun
 from hourhand.store.instants import instants_of, seconds_of
 from hourhand.store.jsons import from_json, to_json
 from hourhand.store.names import Names
@@ -90,6 +91,7 @@ class LiveRuns:
         now: datetime,
         until: datetime,
         others_until: datetime | None = None,
+        heard: Callable[[int], bool] = nothing_begun,
     ) -> Claimed:
         rows = await self._database.fetch(
             self._queries["claim_runs"],
@@ -103,6 +105,8 @@ class LiveRuns:
         claimed = [row for row in rows if row[_FENCE] is not None]
         alone = len({wish.share for wish in wishes}) == 1
         shares = Counter({wishes[0].share: len(claimed)} if alone else (row["share"] for row in claimed))
+        if heard(len(claimed)):
+            await asyncio.sleep(0)
         return Claimed(await self._claims(claimed, careful=False), shares, len(rows) - len(claimed))
 
     @tried_twice

@@ -78,7 +78,7 @@ WITH heads AS (
                               AND (e.run_id < q.run_id OR (q.attempt = 0 AND e.state IN (2, 3, 4)))
                        )
                    ) AND hourhand.overlap_policy(q.namespace_id, q.job_id, q.run_id) <> 'allow' END AS overlaps,
-                   CASE WHEN NOT q.behind AND q.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
+                   CASE WHEN q.behind IS FALSE AND q.attempt = 0 AND NOT EXISTS (    -- of a crowd of one job only the first
                        SELECT FROM hourhand.live_runs e
                         WHERE e.job_id = q.job_id AND e.cause <> 0 AND (e.run_id < q.run_id OR e.state IN (2, 3, 4))
                    ) THEN (
