@@ -211,8 +211,9 @@ def flight(extent: Extent) -> list[Figure]:
         found = plotted(f"flight-{kind}", "flight", "--kind", kind, "--jobs", str(jobs))
         ended = found["ended"].get("succeeded", 0)
         told = f"{found['in_flight_max']:,} at once, executor {found['executor_mb']:,.0f} MB, with all it has started "
-        told += f"{found['memory_mb']['executor']:,.0f} MB; {ended:,} succeeded, lost {found['lost']}"
-        enough = found["in_flight_max"] >= jobs and ended == jobs and not (found["lost"] or found["doubled"])
+        told += f"{found['executor_tree_mb'] or 0:,.0f} MB; {ended:,} succeeded, lost {found['lost']}"
+        stated = found["executor_tree_mb"] is not None
+        enough = stated and found["in_flight_max"] >= jobs and ended == jobs and not (found["lost"] or found["doubled"])
         work = f"in flight on one executor, {kind}"
         figures.append(Figure(work, f"{jobs:,} at once", told, enough, plot=f"flight-{kind}"))
     return figures

@@ -138,7 +138,7 @@ def test_runs_in_flight_are_seen(measured: Results, name: str, jobs: int) -> Non
     found = measured(name)
     assert found["in_flight_max"] == jobs
     assert found["ended"] == {"succeeded": jobs}
-    assert found["executor_mb"] > 10
+    assert found["executor_tree_mb"] > found["executor_mb"] / 3 > 3, "shared pages count once, so it may be less"
 
 
 @pytest.mark.parametrize("name", ["growth"])

@@ -22,7 +22,7 @@ from hourhand.bench.bodies import Acknowledged, batch_of_one_kind
 from hourhand.bench.cluster import SCHEMA, Cluster
 from hourhand.bench.course import Course
 from hourhand.bench.figures import most_at_once, per_second
-from hourhand.bench.meter import family
+from hourhand.bench.meter import family, proportional_mb_of
 from hourhand.bench.report import Facts, Line, Measured, Progress
 from hourhand.bench.submitting import BATCH, now_micros, submit_batches
 from hourhand.bench.target import Target
@@ -73,7 +73,7 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
     progress.note(f"{asked.jobs:,} runs ({asked.kind}) of {asked.hold:g} s each")
     server_of = slow_server(asked.hold, target.witness)
     async with server_of as server, Course(target, progress) as course, target.wire() as wire:
-        look = _Look(course, target.cluster, asked.kind)
+        look = _Look(course, target.cluster, asked)
         job = msgspec.json.encode(_job(asked, server))
         sizes = [min(BATCH, asked.jobs - begin) for begin in range(0, asked.jobs, BATCH)]
         batches = [(batch_of_one_kind(job, size), size) for size in sizes]
@@ -95,6 +95,7 @@ async def measure_flight(target: Target, asked: Flight, progress: Progress) -> M
         "in_flight_max": by_witness.get(asked.kind, look.processes_max),
         "running_max": look.running_max,
         "executor_mb": round(look.memory_max, 1),
+        "executor_tree_mb": None if look.tree_mb is None else round(look.tree_mb, 1),
         "ended": dict(sorted(states.items())),
         **_effects(submitted.acknowledged, witnessed, look),
         **beside(course, asked.jobs),
@@ -139,11 +140,11 @@ async def _ended(cluster: Cluster, asked: Flight) -> dict[str, int]:
 class _Look:
     """Looks once a second at what is in flight, and at the executor's memory. Use it as a context manager."""
 
-    def __init__(self, course: Course, cluster: Cluster, kind: str) -> None:
+    def __init__(self, course: Course, cluster: Cluster, asked: Flight) -> None:
         nodes = course.status["nodes"]
         self._executors = [node["facts"]["pid"] for node in nodes if node["role"] == "executor"]
         self._cluster = cluster
-        self._kind = kind
+        self._asked = asked
         self._began = course.samples[0].at
         self.running = Line([], [])
         """Runs that the tables say are running, over time."""
@@ -152,6 +153,8 @@ class _Look:
         self.processes_max = 0
         self.running_max = 0
         self.memory_max = 0.0
+        self.tree_mb: float | None = None
+        """Of the executor and all it has started, once all were in flight; what they share counts once."""
 
     async def __aenter__(self) -> Self:
         self._looking = asyncio.create_task(self._keep_looking())
@@ -170,11 +173,16 @@ class _Look:
                 self.running.seconds.append(time.time() - self._began)
                 self.running.values.append(float(running))
                 self.memory_max = max(self.memory_max, sum(map(resident_mb, self._executors)))
-                if self._kind == "process":
+                if self._asked.kind == "process":
                     self._look_at_processes()
+                if running >= self._asked.jobs and self.tree_mb is None:  # it takes a second or two with thousands
+                    self.tree_mb = await asyncio.to_thread(self._memory_of_all)
                 await asyncio.sleep(1.0)
         finally:
             await database.close()
+
+    def _memory_of_all(self) -> float:
+        return sum(proportional_mb_of(pid) for root in self._executors for pid in family(root))
 
     def _look_at_processes(self) -> None:
         every = [pid for root in self._executors for pid in family(root)]

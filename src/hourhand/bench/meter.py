@@ -72,9 +72,7 @@ class Meter:
         """Memory by role; pages that several share are divided among them. Takes milliseconds per process."""
         found: dict[str, float] = {}
         for pid, role in self._processes():
-            for line in _lines(f"/proc/{pid}/smaps_rollup"):
-                if line.startswith("Pss:"):
-                    found[role] = found.get(role, 0.0) + int(line.split()[1]) * 1024 / 1e6
+            found[role] = found.get(role, 0.0) + proportional_mb_of(pid)
         return found
 
     def _processes(self) -> Iterator[tuple[int, str]]:
@@ -119,6 +117,12 @@ def seconds_with_dead_children(pid: int) -> float | None:
     """The same with that of children which have ended and been waited for."""
     ticks = _ticks(pid)
     return None if ticks is None else sum(ticks) / _TICKS
+
+
+def proportional_mb_of(pid: int) -> float:
+    """The memory of one process; pages that it shares with others count in part."""
+    lines = [line for line in _lines(f"/proc/{pid}/smaps_rollup") if line.startswith("Pss:")]
+    return sum(int(line.split()[1]) * 1024 / 1e6 for line in lines)
 
 
 def family(root: int) -> list[int]:
