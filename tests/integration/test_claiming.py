@@ -11,9 +11,11 @@ from sample_jobs import at, due_job, insert, new_job, once, rows
 
 from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.outcome import Outcome, Succeeded
+from hourhand.model.run import Claim
 from hourhand.ports.job_kind import Task
 from hourhand.ports.stores import EPOCH, Claimed, Head
 from hourhand.runtime.looks import ThoroughLooks
+from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
 
 
@@ -36,6 +38,24 @@ async def test_a_claim_that_brought_all_it_asked_for_is_followed_by_the_next(sto
     assert await executor.receiver.run_once() == 0, "there may be more"
     assert len(executor.attempts) == places_taken(executor) == 250
     assert executor.receiver.claims_begun == executor.receiver.claims_ended == 4
+    executor.attempts.stop_all()
+
+
+async def test_the_next_claim_is_asked_for_before_what_the_last_one_brought_is_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, *(due_job(at(-1)) for _ in range(300)))
+    executor = await Executor(store, for_ever, slots=250, clock=SetClock(at(0))).join()
+    happened: list[str] = []
+    read = LiveRuns._claims
+
+    async def claims(self: LiveRuns, *given: Any, **more: Any) -> list[Claim]:
+        happened.append(f"read the one before {executor.receiver.claims_begun}")
+        return await read(self, *given, **more)
+
+    monkeypatch.setattr(LiveRuns, "_claims", claims)
+    await executor.receiver.run_once()
+    assert happened[:2] == ["read the one before 2", "read the one before 3"]
     executor.attempts.stop_all()
 
 
