@@ -1,6 +1,7 @@
 """Jobs in the database: stored, read in pages, changed under their version, paused, resumed, cancelled."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -31,6 +32,7 @@ from hourhand.model.retry import RetryPolicy
 from hourhand.model.schedule import At, CronSchedule, Now, Timing
 from hourhand.model.states import Cause, JobState, RunState
 from hourhand.ports.stores import Move
+from hourhand.store.job_rows import FEW_MAX
 from hourhand.wiring import Store
 
 
@@ -72,6 +74,35 @@ async def test_jobs_of_every_sort_are_stored_in_one_go(store: Store) -> None:
         future.job_id: (at(3600), False, shard_of(future.job_id)),
         recurring.job_id: (at(20), True, shard_of(recurring.job_id)),
     }
+
+
+async def test_jobs_of_a_large_batch_are_stored_as_few_are_however_like_their_neighbours(store: Store) -> None:
+    others = [
+        {}, {"name": "b"}, {"kind": "command"}, {"needs": "command"}, {"queue": "slow"}, {"priority": 8},
+        {"owner": "eve"}, {"payload": {"more": 1}}, {"created_at": START}, {"timing": once(at(5))},
+        {"timing": once(at(7200)), "fires": [], "next_due": at(7200)},
+    ]  # fmt: skip
+    alike: dict[str, Any] = {"timing": once(START), "fires": [START]}
+    said = [{**alike, **each} for other in others for each in (other, {}, {}, other)]
+    for fields in said:
+        if fields["fires"]:
+            fields["fires"] = [fields["timing"].only_instant]
+    many, few = ([new_job(**fields) for fields in said] for _ in range(2))
+    assert len(many) > FEW_MAX
+    await insert(store, *many)
+    for begin in range(0, len(few), FEW_MAX):
+        await insert(store, *few[begin : begin + FEW_MAX])
+
+    for table in ("jobs", "live_runs", "timetable"):
+        stored = {row["job_id"]: dict(row) for row in await rows(store, table)}
+        for each in stored.values():
+            for identity in ("job_id", "run_id", "shard"):
+                each.pop(identity, None)
+        assert [stored.get(new.job_id) for new in many] == [stored.get(new.job_id) for new in few]
+    runs = {row["job_id"]: row["run_id"] for row in await rows(store, "live_runs")}
+    assert runs == {new.job_id: scheduled_run_id(due, new.job_id) for new in [*many, *few] for due in new.fires}
+    shards = {row["job_id"]: row["shard"] for row in await rows(store, "timetable")}
+    assert shards == {new.job_id: shard_of(new.job_id) for new in [*many, *few] if new.next_due}
 
 
 async def test_all_jobs_of_a_batch_are_stored_or_none(store: Store) -> None:

@@ -17,6 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOW_64_BITS = (1 << 64) - 1
 _VERSION_7 = 7 << 76
 _VARIANT = 2 << 62
+_LOW_62_BITS = (1 << 62) - 1
 _new: Final = object.__new__
 _set: Final = object.__setattr__
 _UNKNOWN: Final = SafeUUID.unknown  # to ask the class for it takes as long as all else that makes an id
@@ -24,7 +25,7 @@ _UNKNOWN: Final = SafeUUID.unknown  # to ask the class for it takes as long as a
 
 def time_ordered_id(instant: datetime, chance: int) -> UUID:
     """A UUIDv7 of the instant; `chance` brings at least 74 random bits."""
-    return _uuid(_head(instant) | (chance >> 62 & 0xFFF) << 64 | _VARIANT | chance & ((1 << 62) - 1))
+    return _uuid(_head(instant) | (chance >> 62 & 0xFFF) << 64 | chance & _LOW_62_BITS)
 
 
 def scheduled_run_id(due: datetime, job_id: UUID) -> UUID:
@@ -32,21 +33,26 @@ def scheduled_run_id(due: datetime, job_id: UUID) -> UUID:
     return _uuid(_scheduled_head(due) | job_id.int & _LOW_64_BITS)
 
 
-def scheduled_run_bytes(due: datetime, job_id: UUID) -> bytes:
-    """The same as bytes, without making the UUID."""
-    return (_scheduled_head(due) | job_id.int & _LOW_64_BITS).to_bytes(16, "big")
+def scheduled_run_bytes(due: datetime, job_id: bytes) -> bytes:
+    """The same from bytes to bytes, without making the UUID."""
+    return _scheduled_head_bytes(due) + job_id[8:]
 
 
 @lru_cache(maxsize=16)
 def _head(instant: datetime) -> int:
     """Kept for a moment: the jobs of a batch are made at one instant, and many fall due at one."""
-    return microseconds_since_epoch(instant) // 1000 << 80 | _VERSION_7
+    return microseconds_since_epoch(instant) // 1000 << 80 | _VERSION_7 | _VARIANT
 
 
 @lru_cache(maxsize=16)
 def _scheduled_head(due: datetime) -> int:
     millis, micros = divmod(microseconds_since_epoch(due), 1000)
     return millis << 80 | _VERSION_7 | (micros << 2) << 64
+
+
+@lru_cache(maxsize=16)
+def _scheduled_head_bytes(due: datetime) -> bytes:
+    return (_scheduled_head(due) >> 64).to_bytes(8, "big")
 
 
 def _uuid(number: int) -> UUID:

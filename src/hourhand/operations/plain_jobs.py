@@ -7,7 +7,7 @@ left alone: whatever is unusual, let alone wrong, is None here and takes the lon
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from hourhand.model.job import KIND_DEFAULT, NAME_CHARS_MAX, PRIORITY_DEFAULT, QUEUE_DEFAULT, JobDefinition
@@ -20,7 +20,8 @@ from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind
 from hourhand.ports.stores import NEVER, NewJob
 
-_FIELDS: Final = frozenset({"name", "kind", "payload", "schedule", "queue", "priority"})
+_FIELDS: Final = frozenset({"name", "kind", "schedule", "queue", "priority"})
+"""Beside the payload."""
 SLICE: Final = 500
 """Jobs of a batch that are looked at in one go."""
 _KINDS: Final = frozenset({"python", "command"})
@@ -33,6 +34,20 @@ class Clock(Protocol):
 
 class Ids(Protocol):
     def new_id(self, now: datetime) -> UUID: ...
+
+
+class _Frame(NamedTuple):
+    """All that a job says but its payload, judged. The jobs of a batch often share one."""
+
+    said: Mapping[str, Any]
+    name: str
+    kind: str
+    judge: JobKind
+    queue: str
+    priority: int
+    timing: Timing
+    fires: tuple[datetime, ...]
+    next_due: datetime | None
 
 
 class PlainSubmissions:
@@ -59,10 +74,13 @@ class PlainSubmissions:
         self._last: tuple[datetime | None, Any, datetime, Timing] = None, None, NEVER, immediately(NEVER)
         """The schedule that was read last, when it was, and what it says: many jobs of a batch name the same time."""
 
-    def read(self, caller: Caller, given: Mapping[str, Any]) -> NewJob | None:
-        """The job that a decoded body describes; None unless it is plain and all of it is right."""
+    def read(self, caller: Caller, given: dict[str, Any]) -> NewJob | None:
+        """The job that a decoded body describes, of which the payload is taken out; None unless it is plain and all of
+        it is right."""
         now = self._clock.now()
-        new = self._read(caller, given, now, now + self._horizon)
+        payload = given.pop("payload", None)
+        frame = self._frame(given, now, now + self._horizon)
+        new = None if frame is None else self._read(caller, frame, payload, now)
         if new is not None and self._offers.lack(new.definition.queue, new.definition.needs):
             return None  # whoever submits it is warned, which answers of the short road have no place for
         return new
@@ -72,10 +90,16 @@ class PlainSubmissions:
         now = self._clock.now()
         soon = now + self._horizon
         news: list[NewJob] = []
+        frame: _Frame | None = None
         for place, given in enumerate(items):
             if place % SLICE == SLICE - 1:  # a large batch must not keep everybody else waiting
                 await asyncio.sleep(0)
-            new = self._read(caller, given, now, soon) if type(given) is dict else None
+            if type(given) is not dict:
+                return None
+            payload = given.pop("payload", None)
+            if frame is None or not _is_alike(given, frame.said):
+                frame = self._frame(given, now, soon)
+            new = None if frame is None else self._read(caller, frame, payload, now)
             if new is None:
                 return None
             news.append(new)
@@ -87,13 +111,11 @@ class PlainSubmissions:
         if any(new.fires for new in news):
             self._bus.publish(Topic.READY)
 
-    def _read(self, caller: Caller, given: Mapping[str, Any], now: datetime, soon: datetime) -> NewJob | None:
+    def _frame(self, given: Mapping[str, Any], now: datetime, soon: datetime) -> _Frame | None:
         """What is due until `soon` gets its run at once, the rest a cursor."""
         get = given.get
-        name, payload, schedule = get("name"), get("payload"), get("schedule")
-        if payload is None:
-            payload = {}
-        if type(name) is not str or type(payload) is not dict or not given.keys() <= _FIELDS:
+        name, schedule = get("name"), get("schedule")
+        if type(name) is not str or not given.keys() <= _FIELDS:
             return None
         kind, queue, priority = (
             get("kind", KIND_DEFAULT),
@@ -106,9 +128,8 @@ class PlainSubmissions:
             return None
         if queue is not QUEUE_DEFAULT and not is_queue(queue):
             return None
-        encoded = plain_payload(payload)
         judge = self._kinds.get(kind)
-        if encoded is None or judge is None or judge.check(payload):
+        if judge is None:
             return None
         if schedule is None:
             due, timing = now, immediately(now)
@@ -120,12 +141,22 @@ class PlainSubmissions:
                 return None
             due, timing = instant, Timing((At(instant),))
             self._last = now, schedule, due, timing
-        definition = JobDefinition(
-            name, kind, payload, timing, judge.needs(payload, name), queue, priority, owner=caller.name
-        )
         fires, next_due = ((due,), None) if due <= soon else ((), due)
+        return _Frame(given, name, kind, judge, queue, priority, timing, fires, next_due)
+
+    def _read(self, caller: Caller, frame: _Frame, payload: Any, now: datetime) -> NewJob | None:
+        if payload is None:
+            payload = {}
+        encoded = plain_payload(payload) if type(payload) is dict else None
+        if encoded is None or frame.judge.check(payload):
+            return None
+        needs, name = frame.judge.needs(payload, frame.name), frame.name
+        definition = JobDefinition(
+            name, frame.kind, payload, frame.timing, needs, frame.queue, frame.priority, owner=caller.name
+        )
+        new_id = self._ids.new_id(now)
         return NewJob(
-            self._ids.new_id(now), caller.namespace_id, definition, now, caller.name, fires, next_due, None, encoded
+            new_id, caller.namespace_id, definition, now, caller.name, frame.fires, frame.next_due, None, encoded
         )
 
     def store(self, new: NewJob) -> "asyncio.Future[None]":
@@ -136,3 +167,8 @@ class PlainSubmissions:
         """Wakes executors for a job that is stored, if it is due."""
         if new.fires:
             self._bus.publish(Topic.READY)
+
+
+def _is_alike(said: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether both say the same. `True` and `1.0` equal 1, but are no priority."""
+    return said == other and type(said.get("priority", 0)) is int

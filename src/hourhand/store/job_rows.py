@@ -13,9 +13,18 @@ from hourhand.model.retry import DEFAULT_RETRY, retry_to_json
 from hourhand.model.schedule import Timing, timing_to_json
 from hourhand.model.states import Cause
 from hourhand.ports.stores import NewJob
-from hourhand.store.jsons import from_json, to_json, to_json_or_null
+from hourhand.store.jsons import from_json, to_json, to_json_bytes, to_json_or_null
 from hourhand.store.names import LaneKey, lane_key
-from hourhand.store.packed_rows import CURSOR_COLUMNS, JOB_COLUMNS, RUN_COLUMNS, Packed, pack_cursor, pack_job, pack_run
+from hourhand.store.packed_rows import (
+    CURSOR_COLUMNS,
+    JOB_COLUMNS,
+    RUN_COLUMNS,
+    Packed,
+    frame_of,
+    pack_cursor,
+    pack_job,
+    pack_run,
+)
 from hourhand.store.timing_facts import FACT_COLUMNS, fact_rows, marked
 
 _JOB_COLUMNS: Final = [
@@ -49,19 +58,23 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
     job_rows, run_rows, cursor_rows = [], [], []
     facts: dict[str, list[tuple[Any, ...]]] = {}
     timing, due_at, says_more = None, None, True
+    like: tuple[Any, ...] = ()
     for new in jobs:
-        policy = new.definition.policy
-        lane_id = lanes[lane_key(new.namespace_id, new.definition)]
-        if new.definition.timing is not timing:  # which the jobs of a batch often share
-            timing = new.definition.timing
+        definition = new.definition
+        if definition.timing is not timing:  # which the jobs of a batch often share
+            timing = definition.timing
             due_at, says_more = timing.only_instant, timing.says_more
         if due_at is not None and not says_more and _says_little(new):
+            before, like = like, _like(new, due_at)
+            if before != like:
+                frame = frame_of(new, lanes[lane_key(new.namespace_id, definition)], due_at)
             job_id = new.job_id.bytes
-            plain_jobs.rows.append(pack_job(new, job_id, lane_id, due_at))
-            plain_runs.rows.extend([pack_run(new, job_id, lane_id, due) for due in new.fires])
+            plain_jobs.rows.append(pack_job(frame, job_id, new.plain_payload or to_json_bytes(definition.payload)))
+            plain_runs.rows.extend([pack_run(frame, job_id, due) for due in new.fires])
             if new.next_due is not None:
-                plain_cursors.rows.append(pack_cursor(new, job_id, lane_id, new.next_due))
+                plain_cursors.rows.append(pack_cursor(frame, job_id, shard_of(new.job_id)))
             continue
+        lane_id, policy = lanes[lane_key(new.namespace_id, definition)], definition.policy
         job_rows.append(_job_row(new, lane_id, due_at))
         # A run that must not overlap with others of its job is to be found by its job.
         exclusive = due_at is None or (policy is not ORDINARY and _is_exclusive(new.definition))
@@ -87,6 +100,15 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
         ("timetable", (_CURSOR_COLUMNS, cursor_rows)),
         *((table, (_FACT_COLUMNS[table], rows)) for table, rows in facts.items()),
     ]
+
+
+def _like(new: NewJob, due_at: datetime) -> tuple[Any, ...]:
+    """All that the rows of a plain job tell of it, but its id and payload."""
+    definition = new.definition
+    return (
+        definition.name, definition.needs, definition.kind, definition.queue, definition.priority, definition.owner,
+        definition.retry, due_at, new.namespace_id, new.created_at, new.created_by,
+    )  # fmt: skip
 
 
 def values_of_few(jobs: Sequence[NewJob], lanes: Mapping[LaneKey, int]) -> dict[str, list[Any]] | None:
