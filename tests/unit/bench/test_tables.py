@@ -101,6 +101,14 @@ def test_a_floor_that_is_not_durable_or_not_whole_is_refused(scripts: Any, monke
             pairs.floor("future", 1)
 
 
+def test_programs_for_the_administrator_are_found_whatever_the_environment(
+    scripts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PATH")
+    said = "import json, os; print(json.dumps({'path': os.environ['PATH'].split(':')}))"
+    assert {"/usr/bin", "/usr/sbin"} <= set(scripts("pairs").run([sys.executable, "-c", said])["path"])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_is_ended_from_outside_waits_until_its_command_has_cleared_away(number: int, tmp_path: Path) -> None:
     clears = tmp_path / "clears.py"
