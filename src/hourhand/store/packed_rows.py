@@ -8,6 +8,7 @@ that is not plain goes the driver's way, in `job_rows.py`.
 import struct
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from hourhand.model.ids import microseconds_since_epoch, scheduled_run_bytes
@@ -63,15 +64,25 @@ class Frame(NamedTuple):
 
 def frame_of(new: NewJob, lane_id: int, due: datetime) -> Frame:
     definition, due_at, created = new.definition, _time(due), _time(new.created_at)
-    namespace, lane, version = _int4(4, new.namespace_id), _int4(4, lane_id), _int4(4, 1)
-    priority, zero, no = _int2(2, definition.priority), _int2(2, 0), b"\x00\x00\x00\x01\x00"
-    name, kind, owner, by = map(_text, (definition.name, definition.kind, definition.owner, new.created_by))
-    retries, once = _int2(2, definition.retry.max_retries), _int2(2, int(Cause.ONCE))
+    job, run, cursor = _timeless(
+        new.namespace_id, lane_id, definition.name, definition.kind, definition.priority,
+        definition.retry.max_retries, definition.owner,
+    )  # fmt: skip
+    job = b"".join((job, created, _text(new.created_by), created, due_at))
+    return Frame(job, run + due_at + due_at, cursor, due_at)
+
+
+@lru_cache(maxsize=64)
+def _timeless(
+    namespace_id: int, lane_id: int, name: str, kind: str, priority: int, max_retries: int, owner: str
+) -> tuple[bytes, bytes, bytes]:
+    """The same without the times: jobs that are submitted one by one share everything but those."""
+    place, version, urgency = _int4(4, namespace_id) + _int4(4, lane_id), _int4(4, 1), _int2(2, priority)
+    zero, no = _int2(2, 0), b"\x00\x00\x00\x01\x00"
     # In the order of the columns; the zeros are: active, queued.
-    job = (namespace, lane, name, kind, priority, retries, owner, zero, version, created, by, created, due_at)
-    run = (namespace, lane, version, zero, priority, once, due_at, due_at)
-    cursor = (namespace, lane, version, priority, no)
-    return Frame(b"".join(job), b"".join(run), b"".join(cursor), due_at)
+    job = (place, _text(name), _text(kind), urgency, _int2(2, max_retries), _text(owner), zero, version)
+    run = (place, version, zero, urgency, _int2(2, int(Cause.ONCE)))
+    return b"".join(job), b"".join(run), b"".join((place, version, urgency, no))
 
 
 def pack_job(frame: Frame, job_id: bytes, payload: bytes) -> bytes:
@@ -96,6 +107,7 @@ def _time(instant: datetime) -> bytes:
     return _int8(8, microseconds_since_epoch(instant) - _EPOCH_2000)
 
 
+@lru_cache(maxsize=64)
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return struct.pack(">i", len(encoded)) + encoded

@@ -67,6 +67,12 @@ async def test_a_part_that_cannot_be_measured_is_short_and_says_why(
     assert figure.measured == "not measured: WorldError: one; RuntimeError: two"
 
 
+def test_what_is_measured_again_with_nothing_beside_it_says_after_what(stays_fast: Any) -> None:
+    parts = ["nothing", "pinned", "nothing", "nothing"]
+    names = [stays_fast._named(name, parts[:number]) for number, name in enumerate(parts)]
+    assert names == ["nothing", "pinned", "nothing, after pinned", "nothing, after pinned, once more"]
+
+
 def test_the_cost_is_compared_only_where_both_are_known(stays_fast: Any) -> None:
     assert stays_fast._compared(100.0, 119.0).enough
     assert not stays_fast._compared(100.0, 121.0).enough
