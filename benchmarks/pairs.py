@@ -76,7 +76,7 @@ def _started(command: list[str]) -> "subprocess.Popen[str]":
 
 def search_path() -> str:
     """Where programs are looked for. The floor's server calls `useradd`, which is not where everybody looks."""
-    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    return f"{os.environ.get('PATH') or os.defpath}:/usr/sbin:/sbin"
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

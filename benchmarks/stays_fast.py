@@ -59,9 +59,9 @@ P99_MS_MAX = 100.0
 BAR = f"p99 ≤ {P99_MS_MAX:g} ms"
 COST_MORE_MAX = 1.2
 PARTS = (
-    *("nothing", "checkpoints", "vacuum", "nothing", "pinned", "nothing", "executors", "readers", "all", "nothing"),
+    "nothing", "checkpoints", "vacuum", "nothing", "pinned", "nothing", "executors", "readers", "all", "nothing",
     "nothing",
-)
+)  # fmt: skip
 QUESTIONS = ("list", "search", "list_runs", "search_runs")
 
 
@@ -226,12 +226,12 @@ async def measure(parts: list[str], asked: Asked, keep: Callable[[list[Figure]],
                 costs[number] = cost
             keep(figures)
     if len(parts) > 1 and parts[0] == parts[-1] == "nothing":
-        figures.append(_compared(costs.get(0), costs.get(len(parts) - 1)))
+        figures.append(_compared(figures[-1].work, costs.get(0), costs.get(len(parts) - 1)))
     return figures
 
 
-def _compared(first: float | None, last: float | None) -> Figure:
-    work, bar = "cost of a run after the last", f"≤ {COST_MORE_MAX} × before the first"
+def _compared(name: str, first: float | None, last: float | None) -> Figure:
+    work, bar = f"cost of a run with {name}", f"≤ {COST_MORE_MAX} × before the first"
     if first is None or last is None:
         return Figure(work, bar, "one of the two could not be measured", False)
     told = f"{last / first:.2f} × ({first:.0f} → {last:.0f} µs)"

@@ -130,6 +130,21 @@ async def test_a_migration_that_fails_leaves_nothing_behind(url: str, monkeypatc
         assert await tables_of(database) == frozenset()
 
 
+async def test_a_migration_that_stands_in_the_way_of_others_is_tried_once_more(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as database:
+        old = await migrate(database)
+        async with database.connection() as connection:
+            await connection.execute("CREATE SEQUENCE public.tries")  # which is not taken back with a transaction
+        sql = "DO $$ BEGIN IF nextval('public.tries') = 1 THEN RAISE deadlock_detected; END IF; END $$"
+        new = Migration(len(old) + 1, "contested", sql, "x")
+        monkeypatch.setattr(migrate_module, "migrations", lambda schema: [*old, new])
+
+        assert await migrate(database) == [new]
+        assert len(await applied(database)) == len(old) + 1
+
+
 async def test_only_what_is_missing_is_applied(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(url) as database:
         old = await migrate(database)

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import asyncpg
 
-from hourhand.database.connections import Connection, Database
+from hourhand.database.connections import Connection, Database, tried_twice
 from hourhand.database.queries import in_schema
 from hourhand.model.errors import DatabaseUnsuitable
 
@@ -52,6 +52,7 @@ async def applied(database: Database) -> list[Applied]:
         return await _applied_on(db, database.schema)
 
 
+@tried_twice  # nodes that run meanwhile lock the same tables, in an order of their own
 async def migrate(database: Database) -> list[Migration]:
     """Brings the database up to this program's version; says what it applied."""
     known = migrations(database.schema)

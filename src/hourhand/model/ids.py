@@ -33,9 +33,9 @@ def scheduled_run_id(due: datetime, job_id: UUID) -> UUID:
     return _uuid(_scheduled_head(due) | job_id.int & _LOW_64_BITS)
 
 
-def scheduled_run_bytes(due: datetime, job_id: bytes) -> bytes:
-    """The same from bytes to bytes, without making the UUID."""
-    return _scheduled_head_bytes(due) + job_id[8:]
+def scheduled_run_head(due: datetime) -> bytes:
+    """The first half of such an id; the second is that of the job's."""
+    return (_scheduled_head(due) >> 64).to_bytes(8, "big")
 
 
 @lru_cache(maxsize=16)
@@ -48,11 +48,6 @@ def _head(instant: datetime) -> int:
 def _scheduled_head(due: datetime) -> int:
     millis, micros = divmod(microseconds_since_epoch(due), 1000)
     return millis << 80 | _VERSION_7 | (micros << 2) << 64
-
-
-@lru_cache(maxsize=16)
-def _scheduled_head_bytes(due: datetime) -> bytes:
-    return (_scheduled_head(due) >> 64).to_bytes(8, "big")
 
 
 def _uuid(number: int) -> UUID:

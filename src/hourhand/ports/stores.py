@@ -52,7 +52,8 @@ class NewJob(msgspec.Struct, frozen=True):
     created_at: datetime
     created_by: str
     fires: Sequence[datetime]
-    """Due times inside the horizon: their runs are inserted in the same transaction."""
+    """Due times inside the horizon: their runs are inserted in the same transaction. Of a job that runs once this, or
+    else `next_due`, is the one instant of its timing."""
     next_due: datetime | None
     """Where the cursor stands afterwards; None when nothing further falls due."""
     unique: UniqueKey | None = None

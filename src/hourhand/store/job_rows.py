@@ -70,7 +70,8 @@ def rows_of(jobs: Sequence[NewJob], numbers: Numbers) -> Tables:
                 frame = frame_of(new, lanes[lane_key(new.namespace_id, definition)], due_at)
             job_id = new.job_id.bytes
             plain_jobs.rows.append(pack_job(frame, job_id, new.plain_payload or to_json_bytes(definition.payload)))
-            plain_runs.rows.extend([pack_run(frame, job_id, due) for due in new.fires])
+            if new.fires:
+                plain_runs.rows.append(pack_run(frame, job_id))
             if new.next_due is not None:
                 plain_cursors.rows.append(pack_cursor(frame, job_id, shard_of(new.job_id)))
             continue

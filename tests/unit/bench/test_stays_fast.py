@@ -74,9 +74,9 @@ def test_what_is_measured_again_with_nothing_beside_it_says_after_what(stays_fas
 
 
 def test_the_cost_is_compared_only_where_both_are_known(stays_fast: Any) -> None:
-    assert stays_fast._compared(100.0, 119.0).enough
-    assert not stays_fast._compared(100.0, 121.0).enough
-    assert not stays_fast._compared(None, 100.0).enough
+    assert stays_fast._compared("nothing", 100.0, 119.0).enough
+    assert not stays_fast._compared("nothing", 100.0, 121.0).enough
+    assert not stays_fast._compared("nothing", None, 100.0).enough
 
 
 @pytest.mark.parametrize(
