@@ -92,6 +92,40 @@ def test_a_run_that_waits_although_the_one_before_it_has_ended_is_caught() -> No
     assert_caught(waits_behind(290.0), 7)
 
 
+def taken_up_after_a_wait(at: float) -> Story:
+    """A run that waited for its turn until it was claimed. All is read before anybody sees it start."""
+    story = waits_behind(at - 0.1)
+    run = next(run_id for run_id, run in story.runs.items() if run.state == "waiting")
+    story.step(run, "queued", at - 0.05)
+    story.claim(run, at)
+    return story
+
+
+def test_a_run_that_waited_and_was_claimed_a_moment_ago_may_be_open() -> None:
+    assert_accepted(taken_up_after_a_wait(299.99), 7)
+
+
+def test_a_run_that_was_claimed_and_never_started_is_caught() -> None:
+    assert_caught(taken_up_after_a_wait(290.0), 7)
+
+
+def ended_and_not_written(at: float) -> Story:
+    story, job = one_off()
+    run = story.born(job, 30.0)
+    story.begin(run, 30.02)
+    story.beat(run, 31.0, at - 1.0, every=1.0)
+    story.say(run, "end", at)
+    return story
+
+
+def test_a_run_that_was_seen_to_end_a_moment_ago_may_be_open() -> None:
+    assert_accepted(ended_and_not_written(299.99), 7)
+
+
+def test_a_run_whose_end_was_never_written_is_caught() -> None:
+    assert_caught(ended_and_not_written(290.0), 7)
+
+
 def test_a_run_that_vanished_is_caught() -> None:
     story, job = one_off()
     run = story.born(job, 30.0)

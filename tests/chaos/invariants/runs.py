@@ -22,7 +22,8 @@ LEGAL: Final = frozenset(
 )
 """The documented steps, and that a run which is not due yet can be taken back and made anew."""
 OPEN_SECONDS: Final = 5.0
-"""How shortly before the final read something may have become due without having been started, or heard of."""
+"""How shortly before the final read something may have become due, been claimed or ended without what follows from it:
+without having been started, heard of, or written down."""
 
 
 def at_least_once(history: History) -> Findings:
@@ -85,11 +86,17 @@ def _ended_at(log: Joined, row: RunRow) -> float:
 
 
 def _is_alive(log: Joined, row: RunRow) -> bool:
-    """Its attempt was heard of lately and is inside its time."""
+    """Its attempt was heard of lately and is inside its time; or was taken up, or ended, a moment ago, and what follows
+    from that was not seen or not written yet."""
     effect = next((effect for effect in log.effects.get(row.run_id, ()) if effect.fence == row.fence), None)
     spec = log.spec(row.job_id, row.version)
     read_at = log.settings.read_at
-    if effect is None or effect.end is not None or effect.last < read_at - log.settings.lease_seconds:
+    if effect is None:
+        holds = log.holds.get(row.run_id)
+        return bool(holds) and holds[-1].fence == row.fence and holds[-1].claim.at > read_at - OPEN_SECONDS
+    if effect.end is not None:
+        return effect.end > read_at - OPEN_SECONDS
+    if effect.last < read_at - log.settings.lease_seconds:
         return False
     timeout = spec.timeout_seconds if spec is not None else None
     return timeout is None or effect.start + timeout + log.settings.grace_seconds >= read_at
