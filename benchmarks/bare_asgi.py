@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from uuid import UUID
 import asyncpg
 import msgspec
 import uvloop
+from asyncpg.prepared_stmt import PreparedStatement
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
@@ -30,7 +31,7 @@ from hourhand.database.embedded import EmbeddedServer
 
 PATH = "/api/v1/jobs"
 BATCH_MAX = 1000
-POOL = 4
+READERS = 4
 GET = "SELECT job_id, name, kind, priority, payload, max_retries, created_at, updated_at FROM jobs WHERE job_id = $1"
 
 
@@ -52,8 +53,8 @@ JSON = (b"content-type", b"application/json")
 class GroupCommit:
     """While one commit is under way the next ones gather."""
 
-    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
-        self._pool = pool
+    def __init__(self, db: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._db = db
         self._waiting: list[tuple[UUID, Job, asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -70,17 +71,25 @@ class GroupCommit:
             at = datetime.now(UTC)
             jobs = [(i, 1, job.name, "python", 5, bytes(job.payload).decode(), 3, at, at) for i, job, _ in batch]
             cursors = [(i, i.int & 1023, job.schedule.at, 1) for i, job, _ in batch]
-            async with self._pool.acquire() as db, db.transaction():
-                await db.copy_records_to_table("jobs", records=jobs)
-                await db.copy_records_to_table("timetable", records=cursors)
+            async with self._db.transaction():
+                await self._db.copy_records_to_table("jobs", records=jobs)
+                await self._db.copy_records_to_table("timetable", records=cursors)
             for _, _, stored in batch:
                 stored.set_result(None)
 
 
 class App:
-    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
-        self._pool = pool
-        self._group = GroupCommit(pool)
+    def __init__(
+        self,
+        writer: "asyncpg.Connection[asyncpg.Record]",
+        readers: "list[PreparedStatement[asyncpg.Record]]",
+    ) -> None:
+        """`readers`: the prepared get of as many sessions. No pool: to take a session from one and to give it back is
+        dearer than the get itself."""
+        self._group = GroupCommit(writer)
+        self._readers: asyncio.LifoQueue[PreparedStatement[asyncpg.Record]] = asyncio.LifoQueue()
+        for each in readers:
+            self._readers.put_nowait(each)
 
     async def __call__(self, scope: Any, receive: Callable[[], Awaitable[Any]], send: Any) -> None:
         if scope["type"] != "http":
@@ -101,8 +110,11 @@ class App:
     async def _get(self, path: str) -> tuple[int, bytes]:
         if not path.startswith(PATH + "/"):
             return 200, b"{}"
-        async with self._pool.acquire() as db:
-            row = await db.fetchrow(GET, UUID(path[len(PATH) + 1 :]))
+        get = await self._readers.get()
+        try:
+            row = await get.fetchrow(UUID(path[len(PATH) + 1 :]))
+        finally:
+            self._readers.put_nowait(get)
         if row is None:
             return 404, b"{}"
         return 200, encode({**dict(row), "payload": msgspec.Raw(row["payload"].encode())})
@@ -122,9 +134,10 @@ async def serve(port: int, home: Path) -> None:
     url = await database.start()
     try:
         await floor.prepare(url)
-        async with asyncpg.create_pool(url, min_size=POOL, max_size=POOL, reset=_nothing) as pool:
+        async with contextlib.AsyncExitStack() as stack:
+            writer, *readers = [await stack.enter_async_context(_session(url)) for _ in range(1 + READERS)]
             server = Server(
-                App(pool),
+                App(writer, [await each.prepare(GET) for each in readers]),
                 address="127.0.0.1",
                 port=port,
                 interface=Interfaces.ASGI,
@@ -145,8 +158,13 @@ async def serve(port: int, home: Path) -> None:
         await database.stop()
 
 
-async def _nothing(_: Any) -> None:
-    """A session need not be reset: the statements leave no traces."""
+@contextlib.asynccontextmanager
+async def _session(url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    db = await asyncpg.connect(url)
+    try:
+        yield db
+    finally:
+        await db.close()
 
 
 def main() -> None:

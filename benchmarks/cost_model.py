@@ -1,9 +1,9 @@
 """What a job costs, by stage, and what follows for larger clusters: the tables of `docs/internals/scale.md`.
 
 Measures on temporary clusters: whole lives, immediate and future, saturated, also shared by several nodes; a few rates
-below that; single submissions and gets; cron occurrences; nodes at rest; and the disk alone. Processor time is what the
-kernel counts, rows and the write-ahead log are what PostgreSQL counts. What is computed from it is told apart. Writes
-`build/cost-model.json` and `build/cost-model.md`.
+below that; single submissions, to one API and to two, and gets; cron occurrences; nodes at rest; and the disk alone.
+Processor time is what the kernel counts, rows and the write-ahead log are what PostgreSQL counts. What is computed from
+it is told apart. Writes `build/cost-model.json` and `build/cost-model.md`.
 
     python benchmarks/cost_model.py
     python benchmarks/cost_model.py --quick
@@ -18,19 +18,21 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pairs
-from hourhand.bench.cluster import SCHEMA, Cluster
+from hourhand.bench.cluster import SCHEMA, Cluster, free_port
 from hourhand.bench.course import Course
+from hourhand.bench.figures import per_second
 from hourhand.bench.lifecycle import Lifecycle, measure_lifecycle
 from hourhand.bench.meter import CLIENT
 from hourhand.bench.read import Read, measure_read
 from hourhand.bench.recurring import Recurring, measure_recurring
 from hourhand.bench.report import Facts, Progress
 from hourhand.bench.steady import Steady, measure_steady
-from hourhand.bench.submit import Submit, measure_submit
+from hourhand.bench.submit import Submit, drive_submissions, measure_submit
 from hourhand.bench.target import Target, open_roles, open_target
 from hourhand.telemetry import set_up_logging
 from table import BUILD, QUICK, machine
@@ -42,6 +44,7 @@ MORE_EXECUTORS = 4
 UTILISATION = 0.7
 """How busy a core may be that must answer in time; what is computed for other rates assumes it."""
 RATES_COMPUTED = (1_000, 10_000, 30_000, 100_000)
+CORES_COMPUTED = (1, 2, 4, 8, 16, 32)
 ROLES = ("api", "scheduler", "executor")
 _OURS = {"client": "client, the measurement itself", "bench": "looks of the measurement"}
 _ROWS = f"""
@@ -153,6 +156,32 @@ async def requests(seconds: float) -> Facts:
     return {name: _per_request(*each) for name, each in {**found, "get": (read, "gets_per_second")}.items()}
 
 
+async def two_apis(seconds: float) -> Facts:
+    """Single submissions to two API processes at once: whether a second one makes a request dearer."""
+    async with open_roles({}, Progress.silent()) as (roles, target):
+        assert target.cluster is not None
+        port = free_port()
+        await roles.start("api", {"api.port": str(port)})
+        await _present(target, 2)
+        asked, second = Submit("single", seconds), replace(target, url=f"http://127.0.0.1:{port}")
+        async with (
+            target.wire(asked.connections_used) as one,
+            second.wire(asked.connections_used) as other,
+            Course(target, Progress.silent()) as course,
+        ):
+            sides = await asyncio.gather(*(drive_submissions(wire, asked) for wire in (one, other)))
+        answered = sum(acknowledged.count for _, acknowledged in sides)
+        database = await target.cluster.connect()
+        try:
+            stored = await database.fetchval(f"SELECT count(*) FROM {SCHEMA}.jobs")
+        finally:
+            await database.close()
+    if stored < answered:
+        raise SystemExit(f"two APIs acknowledged {answered} jobs, of which {stored} are stored")
+    rate = sum(per_second(acknowledged.count, driven.seconds) for driven, acknowledged in sides)
+    return _per_request({"per_second": rate, "cpu": course.cpu()}, "per_second")
+
+
 async def occurrences(rate: float, seconds: float) -> Facts:
     async with open_target() as target:
         asked = Recurring(rate, seconds, stages=True)
@@ -249,6 +278,7 @@ def parts(quick: bool) -> dict[str, Callable[[], Awaitable[Any]]]:
         "rate 2000": lambda: at_rate(2000.0, span(20, 4)),
         "rate 5000": lambda: at_rate(5000.0, span(20, 4)),
         "requests": lambda: requests(span(10, 3)),
+        "two APIs": lambda: two_apis(span(10, 3)),
         "recurring": lambda: occurrences(span(1000, 200), span(20, 4)),
         "rest": lambda: at_rest(span(30, 5)),
     }
@@ -281,6 +311,8 @@ def tables(found: Facts) -> str:
         _requests(found),
         _rest_table(found),
         _computed(found),
+        _sizes(found),
+        _thresholds(found),
     ]
     return "\n\n".join(told) + "\n"
 
@@ -336,11 +368,12 @@ def _rates(found: Facts) -> str:
 
 def _requests(found: Facts) -> str:
     names = {"single": "single submission", "batch": "job of a batch of 1,000", "get": "get of a job by id"}
+    each = {names[name]: one for name, one in found["requests"].items()}
+    each["single submission, two API processes"] = found["two APIs"]
     rows = [
-        [names[name], f"{one['per_second']:,.0f}", f"{one['api']:.1f}", f"{one['postgres']:.1f}"]
-        for name, one in found["requests"].items()
+        [name, f"{one['per_second']:,.0f}", f"{one['api']:.1f}", f"{one['postgres']:.1f}"] for name, one in each.items()
     ]
-    heads = ["request", "a second, one API process", "API", "PostgreSQL"]
+    heads = ["request", "a second", "API", "PostgreSQL"]
     return "Requests, in microseconds:\n\n" + _table(heads, rows)
 
 
@@ -367,6 +400,48 @@ def _computed(found: Facts) -> str:
     carried = UTILISATION * 1e6 / costs["postgres"]
     told = f"Computed, not measured: cores at most {UTILISATION:.0%} busy, costs as above; one core of PostgreSQL then "
     return f"{told}carries {carried:,.0f} a second.\n\n{_table(heads, rows)}"
+
+
+def _sizes(found: Facts) -> str:
+    """What a PostgreSQL of so many cores carries of each kind, and which disk that takes."""
+    works = ("immediate", "future", "recurring")
+    micros = {work: needs_per_run(found[work])["postgres"] for work in works}
+    rows = []
+    for cores in CORES_COMPUTED:
+        rates = {work: cores * UTILISATION * 1e6 / micros[work] for work in works}
+        log = rates["future"] * found["future"]["books"]["wal_bytes"] / 1e6
+        rows.append([f"{cores}", *(f"{_about(rates[work])}/s" for work in works), f"{_about(log)} MB"])
+    heads = ["cores of PostgreSQL", *works, "log/s, future"]
+    return f"What a server carries of one kind, computed the same way:\n\n{_table(heads, rows)}"
+
+
+def _thresholds(found: Facts) -> str:
+    """From when on one of each is too few."""
+    busy, asked, more = UTILISATION * 1e6, found["requests"], found["rest"]["executor more"]
+    costs = {work: needs_per_run(found[work]) for work in ("future", "recurring")}
+
+    def up_to(micros: float) -> str:
+        return f"{_about(busy / micros)}/s" if micros else "not reached"
+
+    rows = [
+        ["one executor", "runs without work of their own", up_to(costs["future"]["executor"])],
+        ["one scheduler", "occurrences of recurring jobs", up_to(costs["recurring"]["scheduler"])],
+        ["one scheduler", "jobs that run once, beyond the horizon", up_to(costs["future"]["scheduler"])],
+        ["one API process", "single submissions", up_to(asked["single"]["api"])],
+        ["one API process", "jobs in batches", up_to(asked["batch"]["api"])],
+        ["one API process", "gets by id", up_to(asked["get"]["api"])],
+        ["one core of PostgreSQL", "single submissions, stored and not yet run", up_to(asked["single"]["postgres"])],
+        ["one core of PostgreSQL", "jobs in batches, stored and not yet run", up_to(asked["batch"]["postgres"])],
+    ]
+    if more["postgres"] > 0:
+        rows.append(["a tenth of a core of PostgreSQL", "executors at rest", _about(0.1 / more["postgres"])])
+    heads = ["what there is", "carries", "up to"]
+    return f"From when on there must be more, or something else, computed the same way:\n\n{_table(heads, rows)}"
+
+
+def _about(value: float) -> str:
+    """Two digits of it: what is computed from measured costs is no better than they are."""
+    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def needs_per_run(found: Mapping[str, Any]) -> dict[str, float]:

@@ -18,6 +18,7 @@ import argparse
 import importlib.util
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -140,7 +141,7 @@ def steady_10000(extent: Extent) -> list[Figure]:
 def steady_200(extent: Extent) -> list[Figure]:
     figures = []
     for submit in ("before", "meanwhile"):
-        words = ("steady", "--rate", "200", "--seconds", extent.pick(20, 5), "--submit", submit)
+        words = ("steady", "--rate", "200", "--seconds", extent.pick(30, 5), "--submit", submit)
         found = plotted(f"steady-200-{submit}", *words)
         enough = found["lateness_ms"]["p99"] <= 5 and _whole(found)
         work = f"steady 200 due/s, submitted {submit}"
@@ -260,9 +261,9 @@ def day(extent: Extent) -> list[Figure]:
     room = found["storage"]
     kept, counted = room["metadata_mb"] + room["runs_mb"] + room["logs_mb"], room["note_mb"]
     told = f"{kept:.0f} MB a day (definitions {room['metadata_mb']:.0f}, runs {room['runs_mb']:.0f}, logs "
-    told += f"{room['logs_mb']:.0f}), {room['month_gb']:.1f} GB a month; p99 {found['lateness_ms']['p99']:.0f} ms; "
-    told += f"lost {found['lost']}, doubled {found['doubled']}"
-    bar = f"≤ {counted:.0f} MB a day, {room['month_note_gb']:g} GB a month"
+    told += f"{room['logs_mb']:.0f}), {room['month_gb']:.1f} GB a month, {room['year_gb']:.0f} a year; "
+    told += f"p99 {found['lateness_ms']['p99']:.0f} ms; lost {found['lost']}, doubled {found['doubled']}"
+    bar = f"≤ {counted:.0f} MB a day, {room['month_note_gb']:g} GB a month, {room['year_note_gb']:g} a year"
     work = f"day of 10,000 users, {found['faster']:g} times faster: {found['jobs']:,} submissions"
     return [Figure(work, bar, told, kept <= counted and _whole(found), plot="day")]
 
@@ -270,10 +271,13 @@ def day(extent: Extent) -> list[Figure]:
 def overload(extent: Extent) -> list[Figure]:
     """More than can be carried, from many sides at once."""
     found = plotted("overload", "overload", "--seconds", extent.pick(15, 3), whole=True)
+    rates = f"{found['calm_starts_per_second']:,.0f} → {found['more_starts_per_second']:,.0f}/s"
     told = f"{found['accepted']:,} requests accepted, {found['refused']:,} refused with Retry-After, "
-    told += f"{found['broken']} otherwise; {found['kept_rate']:.2f} × the calm rate; API {found['api_mb']:,.0f} MB, "
-    told += f"with three times the callers {found['api_more_mb']:,.0f} MB; lost {found['lost']}, "
-    told += f"doubled {found['doubled']}; then answered in p50 {found['after_ms']['p50']:.1f} ms"
+    told += f"{found['broken']} otherwise; {found['kept_rate']:.2f} × the calm rate accepted, "
+    told += f"{found['kept_starts']:.2f} × started ({rates}), p99 {found['lateness_ms']['p99'] / 1000:.0f} s late; "
+    told += f"API {found['api_mb']:,.0f} MB, with three times the callers {found['api_more_mb']:,.0f} MB; "
+    told += f"lost {found['lost']}, doubled {found['doubled']}; "
+    told += f"then answered in p50 {found['after_ms']['p50']:.1f} ms"
     bar = "all but the accepted refused by 503 or 429 with Retry-After; memory not by callers; nothing lost"
     return [Figure("overload", bar, told, found["sound"], plot="overload")]
 
@@ -311,11 +315,21 @@ def machine() -> list[str]:
     durable = ", ".join(f"{key} {postgres[key]}" for key in pairs.DURABLE)
     return [
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        *([f"code of {commit}"] if (commit := _commit()) else []),
         f"{os.cpu_count()} cores ({models[0].partition(':')[2].strip() if models else platform.machine()})",
         f"{int(memory) / 1024 / 1024:.0f} GiB",
         f"{pairs.interpreter()}, PostgreSQL {postgres['server_version']}",
         durable,
     ]
+
+
+def _commit() -> str | None:
+    """Which code it is, and whether it was changed since; None outside of a repository."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=7", "--dirty", "--exclude", "*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def markdown(figures: list[Figure], facts: list[str]) -> str:

@@ -144,6 +144,8 @@ def storage(before: Mapping[str, Table], after: Mapping[str, Table], jobs: int) 
         "note_mb": NOTE_METADATA_MB + NOTE_LOGS_MB,
         "month_gb": round((metadata + runs + logs) * _MONTH_DAYS / 1000, 2),
         "month_note_gb": NOTE_MONTH_GB,
+        "year_gb": round((metadata + runs + logs) * _MONTH_DAYS * 12 / 1000, 1),
+        "year_note_gb": NOTE_MONTH_GB * 12,
         "working_mb": round(sum(grown.values()) / 1e6, 1),
     }
 

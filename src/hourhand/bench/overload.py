@@ -4,12 +4,14 @@ Three stretches of immediate batches: few callers, who keep the server busy; the
 room that the API has for bodies is small in this cluster, so that it is full long before the memory of the machine is.
 Most of the refused come back when they were told to; every fourth comes back at once, as some do. Meanwhile somebody
 asks whether the server is alive. Then all that was accepted must have run, and single jobs be answered at once again.
+What is accepted faster than it can be run waits, and is not refused: `lateness_ms` tells how long.
 
 Callers take a new connection after a refusal: the server need not have read the rest of what was refused.
 """
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +23,7 @@ from hourhand.bench.report import Facts, Measured, Progress
 from hourhand.bench.target import Target
 from hourhand.bench.telling import curves_of, read_ours, told
 from hourhand.bench.wire import ANSWER_SECONDS_MAX, Wire, expect
+from hourhand.bench.witness import Witnessed
 from hourhand.model.errors import WorldError
 
 ROOM_BYTES: Final = 16 << 20
@@ -30,7 +33,7 @@ IMPATIENT_EVERY: Final = 4
 AFTERWARDS: Final = 50
 """Single jobs, one after the other, when it is over."""
 KEPT_RATE_MIN: Final = 0.5
-"""The share of the calm rate that must be left when far more is asked for."""
+"""The share of the calm rate that must be left when far more is asked for: of what is accepted, and of what starts."""
 MEMORY_MORE_MAX: Final = 1.25
 """What three times the callers may take of the API's memory, beside what the first took."""
 _MEMORY_SPARE_MB: Final = 20.0
@@ -74,6 +77,11 @@ class Stretch:
     def per_second(self) -> float:
         return per_second(self.jobs, self.seconds)
 
+    def starts_per_second(self, starts: Iterable[int]) -> float:
+        """Of those that lie within it. In microseconds since 1970."""
+        begin, end = int(self.began * 1e6), int((self.began + self.seconds) * 1e6)
+        return per_second(sum(begin <= start < end for start in starts), self.seconds)
+
 
 async def measure_overload(target: Target, asked: Overload, progress: Progress) -> Measured:
     assert target.cluster is not None, "the room of a cluster of its own is made small"
@@ -101,6 +109,7 @@ async def measure_overload(target: Target, asked: Overload, progress: Progress) 
         "seconds": seconds,
         "jobs_per_second": per_second(callers.acknowledged.count, seconds),
         **_told_of(calm, many, more),
+        **_starts_of(witnessed, calm, many, more),
         "api_mb": _most_of_api(course, many),
         "api_more_mb": _most_of_api(course, more),
         "alive_ms": percentiles(callers.alive_ms),
@@ -128,12 +137,24 @@ def _told_of(calm: Stretch, many: Stretch, more: Stretch) -> Facts:
     }
 
 
+def _starts_of(witnessed: Witnessed, calm: Stretch, many: Stretch, more: Stretch) -> Facts:
+    """Runs that began within each stretch, a second: whoever is busy refusing must not forget what was accepted."""
+    rates = [each.starts_per_second(witnessed.starts) for each in (calm, many, more)]
+    return {
+        "calm_starts_per_second": rates[0],
+        "flood_starts_per_second": rates[1],
+        "more_starts_per_second": rates[2],
+        "kept_starts": round(min(rates[1:]) / rates[0], 3) if rates[0] else 0.0,
+    }
+
+
 def is_sound(facts: Facts) -> bool:
     """Refused at the door and nowhere else, no collapse, memory that does not grow with the callers, nothing lost."""
     whole = facts["lost"] == facts["doubled"] == facts["early"] == 0
     answered = facts["broken"] == facts["refused_unsaid"] == facts["not_alive"] == 0
     bounded = 0 < facts["api_more_mb"] <= facts["api_mb"] * MEMORY_MORE_MAX + _MEMORY_SPARE_MB  # 0: was not seen
-    return bool(whole and answered and bounded and facts["refused"] > 0 and facts["kept_rate"] >= KEPT_RATE_MIN)
+    kept = min(facts["kept_rate"], facts["kept_starts"]) >= KEPT_RATE_MIN
+    return bool(whole and answered and bounded and kept and facts["refused"] > 0)
 
 
 def _most_of_api(course: Course, stretch: Stretch) -> float:

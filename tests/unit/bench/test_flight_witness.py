@@ -29,8 +29,8 @@ def test_a_process_is_counted_for_the_run_that_its_environment_names() -> None:
     course: Any = SimpleNamespace(status={"nodes": nodes}, samples=[SimpleNamespace(at=0.0)])
     look = _Look(course, SimpleNamespace(), "process")  # type: ignore[arg-type]
     with subprocess.Popen(["sleep", "30"], env={**os.environ, "HOURHAND_RUN_ID": RUN}) as process:
-        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
-            pass
+        while RUN.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes():
+            pass  # it has its name a moment before its environment
         look._look_at_processes()
         look._look_at_processes()
         process.kill()

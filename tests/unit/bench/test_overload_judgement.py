@@ -18,6 +18,7 @@ GOOD: dict[str, Any] = {
     "api_mb": 200.0,
     "api_more_mb": 240.0,
     "kept_rate": 0.8,
+    "kept_starts": 0.7,
 }
 
 
@@ -34,6 +35,7 @@ GOOD: dict[str, Any] = {
         {"api_more_mb": 400.0},
         {"api_more_mb": 0.0},
         {"kept_rate": 0.2},
+        {"kept_starts": 0.2},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
@@ -45,6 +47,11 @@ def test_an_overload_is_borne_only_when_nothing_at_all_is_wrong(wrong: dict[str,
 def test_there_are_three_times_as_many_callers_at_the_end() -> None:
     assert Overload(connections=10).most == 30
     assert Stretch(seconds=2.0, jobs=500).per_second == 250
+
+
+def test_starts_are_counted_in_the_stretch_in_which_they_happened() -> None:
+    starts = [9_999_999, 10_000_000, 11_000_000, 11_999_999, 12_000_000]
+    assert Stretch(began=10.0, seconds=2.0).starts_per_second(starts) == 1.5
 
 
 def test_answers_are_told_second_by_second_without_the_one_that_is_not_whole() -> None:

@@ -217,6 +217,40 @@ def test_what_a_rate_needs_is_its_cost_by_cores_that_are_not_full(scripts: Any) 
     assert cost_model.needed(costs, 30_000) == {"api": 1, "scheduler": 1, "executor": 2, "postgres": 3}
 
 
+def costly() -> dict[str, Any]:
+    def work(executor: float, scheduler: float) -> dict[str, Any]:
+        python = {"sum": 0.0, "executor": executor, "scheduler": scheduler}
+        return {
+            "stages_us": {"python": python, "postgres": {"sum": 72.0, "bench": 2.0}},
+            "books": {"wal_bytes": 2000.0},
+        }
+
+    request = {"api": 70.0, "postgres": 35.0}
+    return {
+        "immediate": work(20.0, 0.0),
+        "future": work(20.0, 0.0),
+        "recurring": work(20.0, 70.0),
+        "requests": {"single": request, "batch": {"api": 7.0, "postgres": 7.0}, "get": request},
+        "rest": {"executor more": {"postgres": 0.0002}},
+    }
+
+
+def test_what_a_server_carries_grows_with_its_cores(scripts: Any) -> None:
+    lines = scripts("cost_model")._sizes(costly()).splitlines()
+    assert "| 1 | 10,000/s | 10,000/s | 10,000/s | 20 MB |" in lines
+    assert "| 8 | 80,000/s | 80,000/s | 80,000/s | 160 MB |" in lines
+
+
+def test_from_when_on_one_of_each_is_too_few(scripts: Any) -> None:
+    lines = scripts("cost_model")._thresholds(costly()).splitlines()
+    assert "| one executor | runs without work of their own | 35,000/s |" in lines
+    assert "| one scheduler | occurrences of recurring jobs | 10,000/s |" in lines
+    assert "| one scheduler | jobs that run once, beyond the horizon | not reached |" in lines
+    assert "| one API process | jobs in batches | 100,000/s |" in lines
+    assert "| one core of PostgreSQL | single submissions, stored and not yet run | 20,000/s |" in lines
+    assert "| a tenth of a core of PostgreSQL | executors at rest | 500 |" in lines
+
+
 # --- publishing -------------------------------------------------------------------------------------------
 
 
