@@ -159,14 +159,14 @@ def steady_5000(extent: Extent) -> list[Figure]:
 def recurring(extent: Extent) -> list[Figure]:
     found = plotted("recurring", "recurring", "--rate", "5000", "--seconds", extent.pick(60, 10))
     kinds = f"{found['expressions']:,} expressions in {found['zones']} zones"
-    alone = bench("recurring", "--planner-only", "--jobs", extent.pick(60_000, 6_000))
+    alone = plotted("planner", "recurring", "--planner-only", "--jobs", extent.pick(60_000, 6_000))
     enough = found["lateness_ms"]["p99"] <= 100 and _whole(found) and not found["unexpected"]
     told = f"{_late(found)}, unexpected {found['unexpected']}"
     rate, cold = alone["jobs_per_second"], alone["cold_per_second"]
     each = f"{rate:,.0f}/s; {cold:,.0f}/s when it reads the expressions for the first time"
     return [
         Figure(f"recurring 5,000 occurrences/s, {kinds}", "p99 ≤ 100 ms", told, enough, plot="recurring"),
-        Figure("recurring, planner alone", "≥ 20,000/s", each, rate >= 20_000),
+        Figure("recurring, planner alone", "≥ 20,000/s", each, rate >= 20_000, plot="planner"),
     ]
 
 
@@ -198,10 +198,13 @@ def submit(extent: Extent) -> list[Figure]:
     seconds = float(extent.pick(15, 3))
     singles, gets = submit_ratio.measure_requests(extent.pairs, seconds)
     batches = submit_ratio.measure_batches(extent.pairs, seconds)
+    for name, words in (("submit-single", ()), ("submit-batch", ("--mode", "batch"))):  # pictures of each
+        plotted(name, "submit", *words, "--seconds", extent.pick(10, 3))
+    plotted("read", "read", "--seconds", extent.pick(10, 3))
     return [
-        _ratio("submit, single", 0.6, singles, submit_ratio.BARE, "bare ASGI"),
-        _ratio("submit, batch", 0.6, batches, submit_ratio.FLOOR, "floor's submit"),
-        _ratio("get a job by id", 0.5, gets, submit_ratio.BARE, "bare ASGI"),
+        _ratio("submit, single", 0.6, singles, submit_ratio.BARE, "bare ASGI", "submit-single"),
+        _ratio("submit, batch", 0.6, batches, submit_ratio.FLOOR, "floor's submit", "submit-batch"),
+        _ratio("get a job by id", 0.5, gets, submit_ratio.BARE, "bare ASGI", "read"),
     ]
 
 
@@ -222,11 +225,11 @@ def flight(extent: Extent) -> list[Figure]:
 
 def idle(extent: Extent) -> list[Figure]:
     words = ("--seconds", extent.pick(30, 5), "--windows", extent.pick(3, 1), "--rest", extent.pick(60, 5))
-    found = bench("idle", *words)
+    found = plotted("idle", "idle", *words)
     windows = ", ".join(f"{percent:.2f}" for percent in found["windows_percent"])
     told = f"{found['core_percent']:.2f} % of a core ({windows}), {found['besides_postgres_mb']:.0f} MB"
     enough = found["core_percent"] < 1 and found["besides_postgres_mb"] < 250
-    return [Figure("idle", "< 1 % of one core; < 250 MB PSS besides PostgreSQL", told, enough)]
+    return [Figure("idle", "< 1 % of one core; < 250 MB PSS besides PostgreSQL", told, enough, plot="idle")]
 
 
 def growth(extent: Extent) -> list[Figure]:
