@@ -24,6 +24,8 @@ COLOURS: Final = {
 _POINTS_FEW: Final = 12
 """Up to so many, each is marked: a line of one point would not be seen."""
 _HEAD_ROOM: Final = 1.08
+_LEGEND_INCHES: Final = 0.26
+"""Of a panel for each of its names, so that they do not run into those of the next."""
 
 
 def require_plots(path: Path) -> None:
@@ -45,7 +47,10 @@ def draw(path: Path, facts: Facts, series: Mapping[str, Line]) -> None:
             panels.setdefault(panel, {})[name] = line
     if not panels:
         return
-    figure, axes = pyplot.subplots(len(panels), 1, sharex=True, squeeze=False, figsize=(10, 2.6 * len(panels)))
+    heights = [max(2.6, _LEGEND_INCHES * len(lines)) for lines in panels.values()]
+    figure, axes = pyplot.subplots(
+        len(panels), 1, sharex=True, squeeze=False, figsize=(10, sum(heights)), height_ratios=heights
+    )
     for axis, (panel, lines) in zip(axes[:, 0], panels.items(), strict=True):
         for place, (name, line) in enumerate(lines.items()):
             marker = "o" if len(line.values) <= _POINTS_FEW else ""
