@@ -139,14 +139,24 @@ def steady_10000(extent: Extent) -> list[Figure]:
 
 
 def steady_200(extent: Extent) -> list[Figure]:
-    figures = []
-    for submit in ("before", "meanwhile"):
-        words = ("steady", "--rate", "200", "--seconds", extent.pick(30, 5), "--submit", submit)
-        found = plotted(f"steady-200-{submit}", *words)
-        enough = found["lateness_ms"]["p99"] <= 5 and _whole(found)
-        work = f"steady 200 due/s, submitted {submit}"
-        figures.append(Figure(work, "p99 ≤ 5 ms", _late(found), enough, plot=f"steady-200-{submit}"))
-    return figures
+    """Three times each, in turn, and judged by the median: where the disk stands still for a third of a second more are
+    late than one run may have. Told is every p99, and the run in the middle."""
+    ways = ("before", "meanwhile")
+    found: dict[str, list[dict[str, Any]]] = {submit: [] for submit in ways}
+    for _ in range(int(extent.pick(3, 1))):
+        for submit in ways:
+            words = ("steady", "--rate", "200", "--seconds", extent.pick(30, 5), "--submit", submit)
+            found[submit].append(plotted(f"steady-200-{submit}", *words))
+    return [_steady_200(submit, runs) for submit, runs in found.items()]
+
+
+def _steady_200(submit: str, runs: list[dict[str, Any]]) -> Figure:
+    by_p99 = sorted(runs, key=lambda run: float(run["lateness_ms"]["p99"]))
+    middle = by_p99[len(runs) // 2]
+    each = ", ".join(f"{run['lateness_ms']['p99']:.1f}" for run in runs)
+    enough = middle["lateness_ms"]["p99"] <= 5 and all(map(_whole, runs))
+    work, plot = f"steady 200 due/s, submitted {submit}", f"steady-200-{submit}"
+    return Figure(work, "p99 ≤ 5 ms", f"p99 of each {each}; {_late(middle)}", enough, plot=plot)
 
 
 def steady_5000(extent: Extent) -> list[Figure]:
