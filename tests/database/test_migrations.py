@@ -1,6 +1,7 @@
 """Migrations against a real PostgreSQL: applied once, never altered, in any schema, by an ordinary user."""
 
 import asyncio
+import hashlib
 import os
 import re
 import shutil
@@ -25,6 +26,9 @@ from hourhand.database.migrate import Applied, Migration, applied, migrate, migr
 from hourhand.model.errors import DatabaseUnsuitable
 
 SOURCE = Path(hourhand.__file__).parents[1]
+PUBLISHED = 20
+"""The newest migration that somebody may have applied. Whoever adds one moves this on when it is out."""
+PUBLISHED_DIGEST = "0c4b588cd02a724ccc6fb849938a5a35ca67680c5d70000acb20d1add9568f8a"
 
 MIGRATE = """
 import asyncio, sys
@@ -82,6 +86,12 @@ async def tables_of(database: Database) -> frozenset[str]:
 
 
 # --- migrate ----------------------------------------------------------------------------------------------
+
+
+def test_what_somebody_may_have_applied_is_as_it_was_to_the_letter() -> None:
+    known = "".join(each.checksum for each in migrations("hourhand") if each.version <= PUBLISHED)
+    told = "a database that has the old file is refused: put it back and write a new migration"
+    assert hashlib.sha256(known.encode()).hexdigest() == PUBLISHED_DIGEST, told
 
 
 async def test_migrating_again_changes_nothing(url: str) -> None:
