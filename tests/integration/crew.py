@@ -159,7 +159,7 @@ class Executor:
             self.attempts.start,
             ExecutorSettings(claim_max=70, labels=tuple(labels)),
         )
-        self.receiver.thorough = ThoroughLooks(lambda: 1000.0)
+        self.receiver.looking.thorough = ThoroughLooks(lambda: 1000.0)
 
     async def join(self) -> "Executor":
         await self.membership.join()

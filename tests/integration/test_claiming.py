@@ -1,6 +1,7 @@
 """How an executor takes runs: several claims in a row, and what changes while one is under way."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from hourhand.model.outcome import Outcome, Succeeded
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import Task
 from hourhand.ports.stores import EPOCH, Claimed, Head
-from hourhand.runtime.looks import ThoroughLooks
+from hourhand.runtime.looks import ThoroughLook, ThoroughLooks
 from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
 
@@ -156,7 +157,7 @@ class Short(ThoroughLooks):
 async def test_a_lane_that_is_new_is_looked_at_however_slow_looks_are(store: Store) -> None:
     await insert(store, due_job(at(-1)))
     executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
-    executor.receiver.thorough = Short()
+    executor.receiver.looking.thorough = Short()
     await executor.turn()
     await insert(store, due_job(at(-1), queue="default", kind="number", needs="number", priority=9))
     await insert(store, due_job(at(0)))
@@ -167,6 +168,71 @@ async def test_a_lane_that_is_new_is_looked_at_however_slow_looks_are(store: Sto
     await executor.turn()
     await executor.turn()
     assert len(await rows(store, "runs")) == 4
+
+
+class Long(ThoroughLooks):
+    """Takes every look at everything for a long one."""
+
+    def begin(self) -> ThoroughLook:
+        return ThoroughLook(self, time.monotonic(), is_slow=True)
+
+
+async def test_what_is_known_does_not_wait_for_a_long_look_at_everything(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, due_job(at(-1)))
+    executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
+    executor.receiver.looking.thorough = Long()
+    await executor.turn()
+    may_end, found, peek_ready = asyncio.Event(), asyncio.Event(), store.live_runs.peek_ready
+
+    async def long(*args: Any) -> list[Head]:
+        await may_end.wait()
+        return await peek_ready(*args)
+
+    monkeypatch.setattr(store.live_runs, "peek_ready", long)
+    executor.receiver.looking.on_found = found.set
+    for _ in range(2):
+        await insert(store, due_job(at(0)))
+        await executor.turn()
+    assert len(await rows(store, "runs")) == 3
+    await insert(store, due_job(at(-2)))
+    await insert(store, due_job(at(-1), priority=9))
+    await executor.turn()
+    assert len(await rows(store, "runs")) == 3, "what nobody knows of waits for it"
+    may_end.set()
+    await found.wait()
+    await executor.turn()
+    assert len(await rows(store, "runs")) == 5
+    await insert(store, due_job(at(0)))
+    await executor.turn()
+    assert len(await rows(store, "runs")) == 6, "what was known before it is known after it"
+    await executor.receiver.looking.stop()
+
+
+async def test_a_long_look_that_fails_is_a_fault_of_the_next_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, due_job(at(-1)))
+    executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
+    executor.receiver.looking.thorough = Long()
+    await executor.turn()
+    failed, peek_ready = asyncio.Event(), store.live_runs.peek_ready
+
+    async def failing(*_: Any) -> list[Head]:
+        raise DatabaseUnavailable("gone")
+
+    monkeypatch.setattr(store.live_runs, "peek_ready", failing)
+    executor.receiver.looking.on_found = failed.set
+    await executor.receiver.run_once()
+    await failed.wait()
+    with pytest.raises(DatabaseUnavailable):
+        await executor.receiver.run_once()
+    monkeypatch.setattr(store.live_runs, "peek_ready", peek_ready)
+    await insert(store, due_job(at(0)))
+    await executor.turn()
+    assert len(await rows(store, "runs")) == 2
+    await executor.receiver.looking.stop()
 
 
 async def test_what_could_not_be_planned_is_not_taken_for_planned(

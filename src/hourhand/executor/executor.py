@@ -131,7 +131,7 @@ class Executor:
         self.hearing = make("callbacks", self.callbacks.run_once, LOOK_SECONDS)
         self.callbacks.wake = self.hearing.wake
         self.progress.wake = make("progress", self.progress.run_once, 5.0).wake
-        self.capacity.wake = self.receiving.wake
+        self.capacity.wake = self.receiver.looking.on_found = self.receiving.wake
 
     async def open(self) -> None:
         """Makes the kinds ready, and delivers what executors that ended without a database have left."""
@@ -154,6 +154,7 @@ class Executor:
         """Takes nothing new, lets attempts end within their time, gives back the rest. `urged`: at once."""
         self.duty.take_nothing()
         await self.receiving.stop()
+        await self.receiver.looking.stop()
         await self.duty.finish(urged)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.recorder.all_written(), WRITE_SECONDS_MAX)

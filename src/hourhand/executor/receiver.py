@@ -1,6 +1,6 @@
 """Fetches runs that are due, as many as there is room for, and has each started at its time.
 
-It looks first (`peek_ready`) and claims only what is due within `claim_ahead`, in order of priority and waiting time;
+It looks first (`looking.py`) and claims only what is due within `claim_ahead`, in order of priority and waiting time;
 what has to pass gates is claimed when it is due, not before. Between looks it sleeps until the next run is near,
 somebody says that there is work, or the poll interval is over: the last is the truth, the others shorten it.
 """
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from hourhand.executor.capacity import Capacity, Kept
 from hourhand.executor.fan_out import LEADING, as_leading
+from hourhand.executor.looking import Looking
 from hourhand.executor.settings import ExecutorSettings
 from hourhand.executor.weighing import WEIGHING_MAX, Keeping, apart
 from hourhand.executor.wishes import Sharing, by_urgency, in_turn
@@ -22,9 +23,8 @@ from hourhand.model.demands import NO_DEMANDS, Demands
 from hourhand.model.placement import missing_labels
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
-from hourhand.ports.stores import EPOCH, Claimed, Head, Lane, LiveRunStore, Wish, nothing_begun
+from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish, nothing_begun
 from hourhand.runtime.clock import DatabaseClock
-from hourhand.runtime.looks import ThoroughLooks
 
 LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim of runs that were due already: so soon that what follows is not much later, and not at once, so that
@@ -39,8 +39,6 @@ FOLLOWING_MAX: Final = 3
 """Claims in a row after one look: what has become more urgent meanwhile waits so long."""
 CLOCKS_DIFFER: Final = timedelta(milliseconds=250)
 """What the clocks of two executors differ by at most."""
-LOOK_BACK: Final = timedelta(seconds=1)
-"""How far a look that is not thorough goes back at least: what is stored may be a little older than now."""
 _ready_at: Final = attrgetter("ready_at")
 
 
@@ -84,9 +82,7 @@ class Receiver:
         self._weighing = False
         """Whether runs of any lane take more than a place. While none does, nothing is done about it."""
         self.lanes: dict[int, Lane] = {}
-        self.thorough = ThoroughLooks()
-        self._heads: dict[tuple[int, int], Head] = {}
-        """What was seen last of each lane and priority, since the last thorough look."""
+        self.looking = Looking(live_runs, clock, lambda: self.lanes)
         self.claims_begun = self.claims_ended = 0
         """Claims asked for, one after the other, and those that were answered or given up. Between the two the database
         may know of claims that this executor does not."""
@@ -111,7 +107,7 @@ class Receiver:
         self._weighing = any(each.weighs and not each.part for each in demands)
         self._with_parts = any(each.fan or each.part for each in demands)
         if before != set(self.lanes):
-            self._heads = {}  # the next look is at all of them
+            self.looking.forget()  # the next look is at all of them
         return None
 
     def _can_carry(self, lane: Lane) -> bool:
@@ -127,11 +123,11 @@ class Receiver:
         """Claims what is due and there is room for; says how long it may sleep."""
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
-        heads = await self._look()
+        heads = await self.looking.look()
         await self._expect_crowd(heads)
         now = self._clock.now()
         due = [head for head in heads if self._is_due(head, now)]
-        rests = [self._until_next(heads, now), self.thorough.seconds_left() or self._settings.poll_seconds]
+        rests = [self._until_next(heads, now), self.looking.thorough.seconds_left() or self._settings.poll_seconds]
         lanes = self.lanes  # as they were at the look: others are learnt while claims are under way
         if self._with_parts:
             due = await self._take_parts(due, lanes)
@@ -142,30 +138,6 @@ class Receiver:
                 rests.append(await self._claim(slot_class, by_urgency(of_class, lanes), lanes, kept))
         rest = min(rests)
         return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
-
-    async def _look(self) -> list[Head]:
-        """What stands at the front of each lane, of those that this executor serves."""
-        look, sent = self.thorough.begin(), time.monotonic()
-
-        def hear_time(now: datetime) -> None:  # before anything is started by it
-            self._clock.notice(now, sent, time.monotonic())
-
-        if look is None and self._heads:
-            heads = await self._live_runs.peek_known([self._known(head) for head in self._heads.values()], hear_time)
-        else:
-            self._heads = {}
-            heads = await self._live_runs.peek_ready([*self.lanes], hear_time)
-            if look is not None:
-                look.end()
-        self._heads |= {(head.lane_id, head.priority): head for head in heads}
-        return [head for head in heads if head.lane_id in self.lanes]
-
-    def _known(self, head: Head) -> Head:
-        """From where on to look for what follows a head. What becomes ready from now on may be earlier than one that is
-        not due yet; what a gate has held back and lets go may be of any age."""
-        careful = head.lane_id not in self.lanes or self.lanes[head.lane_id].careful
-        since = EPOCH if careful else min(head.ready_at, self._clock.now() - LOOK_BACK)
-        return Head(head.lane_id, head.priority, since)
 
     def _is_due(self, head: Head, now: datetime) -> bool:
         if self.lanes[head.lane_id].careful:

@@ -2,7 +2,8 @@
 
 Whoever takes work from the front of an index walks over the entries of what was taken before. Normally PostgreSQL
 clears them away at once; while somebody keeps an old transaction open it must not, and the walk grows by everything
-that happens meanwhile. Then most looks begin where the last one ended, and only now and then one at the very front.
+that happens meanwhile. Then most looks begin where the last one ended, and only now and then one at the very front,
+which had better not keep anybody waiting.
 """
 
 import time
@@ -27,7 +28,7 @@ class ThoroughLooks:
     def begin(self) -> "ThoroughLook | None":
         """A look at everything, whose end is to be told; None while such a look must wait."""
         now = self._monotonic()
-        return ThoroughLook(self, now) if now >= self._next else None
+        return ThoroughLook(self, now, is_slow=self._next > 0) if now >= self._next else None
 
     def ended(self, begun: float) -> None:
         now = self._monotonic()
@@ -41,11 +42,13 @@ class ThoroughLooks:
 
 
 class ThoroughLook:
-    __slots__ = ("_begun", "_looks")
+    __slots__ = ("_begun", "_looks", "is_slow")
 
-    def __init__(self, looks: ThoroughLooks, begun: float) -> None:
+    def __init__(self, looks: ThoroughLooks, begun: float, *, is_slow: bool) -> None:
         self._looks = looks
         self._begun = begun
+        self.is_slow = is_slow
+        """Whether it will take long, by what the last ones took."""
 
     def end(self) -> None:
         self._looks.ended(self._begun)

@@ -43,6 +43,18 @@ def test_after_two_slow_ones_in_a_row_the_next_waits_in_proportion() -> None:
     assert looks.seconds_left() == 0
 
 
+def test_one_that_comes_after_slow_ones_is_expected_to_be_slow() -> None:
+    clock = Clock()
+    looks = ThoroughLooks(clock)
+    for took, is_slow in ((0.1, False), (0.1, False), (0.001, True), (0.001, False)):
+        begun = looks.begin()
+        assert begun is not None
+        assert begun.is_slow is is_slow
+        clock.now += took
+        begun.end()
+        clock.now += REST_SECONDS_MAX
+
+
 def test_however_slow_it_is_the_next_does_not_wait_for_long() -> None:
     clock = Clock()
     looks = ThoroughLooks(clock)
