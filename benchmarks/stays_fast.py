@@ -4,7 +4,8 @@ Ten million jobs and as many runs are stored first, so that all that follows mee
 runs a second that are submitted meanwhile:
 
 - `checkpoints`: one after the other, four a minute, each of which makes PostgreSQL write whole pages again;
-- `vacuum`: all of the history is walked over, at the pace of autovacuum, as when transaction ids must be frozen;
+- `vacuum`: what is at work, then all of the history is walked over, at the pace of autovacuum, as when transaction ids
+  must be frozen;
 - `pinned`: a long report in one transaction keeps PostgreSQL from clearing anything away for three minutes. (A
   transaction that idles is ended by the embedded server after a minute; one that works is not.)
 - `executors`: a thousand more executors renew their leases;
@@ -13,10 +14,11 @@ runs a second that are submitted meanwhile:
 
 Before the first and after each that leaves something behind the same is measured with nothing beside it, and at the end
 once more: the first time after a long report two million dead rows are cleared away meanwhile, and what is cleared away
-late must not cost for ever. Every part must have p99 ≤ 100 ms, nothing lost, doubled or early, and no reader refused;
-in the last a run may cost 1.2 times what it did before the first. A part that cannot be measured is
-told as short, with its reason, and the others are measured all the same. Prints Markdown and writes it to
-`build/stays-fast.md`, after every part: what is known is kept whatever ends it.
+late must not cost for ever. Every minute of every part must have p99 ≤ 100 ms, nothing lost, doubled or early, and no
+reader refused. With nothing beside it a run may cost 1.2 times as much at the end as it did before the first report,
+by the medians of three each: one stretch may differ from the next by a quarter, for whatever the machine did meanwhile.
+A part that cannot be measured is told as short, with its reason, and the others are measured all the same. Prints
+Markdown and writes it to `build/stays-fast.md`, after every part: what is known is kept whatever ends it.
 
     python benchmarks/stays_fast.py
     python benchmarks/stays_fast.py --stored 300000 --seconds 10 --pinned 25 --rate 500
@@ -30,6 +32,7 @@ import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import asyncpg
@@ -38,6 +41,7 @@ import pairs
 from hourhand.bench.cluster import SCHEMA
 from hourhand.bench.growth import Filler, cost_us
 from hourhand.bench.plots import draw
+from hourhand.bench.readers import QUESTIONS
 from hourhand.bench.report import Facts, Progress
 from hourhand.bench.steady import Steady, measure_steady
 from hourhand.bench.target import Target, open_target
@@ -56,13 +60,12 @@ CHECKPOINT_SECONDS = 15.0
 READERS_RATE = 50.0
 SETTLE_SECONDS_MAX = 60.0
 P99_MS_MAX = 100.0
-BAR = f"p99 ≤ {P99_MS_MAX:g} ms"
+BAR = f"p99 of every minute ≤ {P99_MS_MAX:g} ms"
 COST_MORE_MAX = 1.2
 PARTS = (
-    "nothing", "checkpoints", "vacuum", "nothing", "pinned", "nothing", "executors", "readers", "all", "nothing",
-    "nothing",
+    "nothing", "nothing", "checkpoints", "vacuum", "nothing", "pinned", "nothing", "executors", "readers", "all",
+    "nothing", "nothing", "nothing",
 )  # fmt: skip
-QUESTIONS = ("list", "search", "list_runs", "search_runs")
 
 
 @dataclass(frozen=True)
@@ -126,14 +129,19 @@ async def vacuum(target: Target, _: float) -> AsyncIterator[None]:
     async def keep_cleaning() -> None:
         await database.execute("SET vacuum_cost_delay = '2ms'")  # as autovacuum does
         while True:
-            for table in ("jobs", "runs", "timetable", "live_runs"):
+            for table in ("timetable", "live_runs", "jobs", "runs"):
                 await database.execute(f"VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) {SCHEMA}.{table}")
+                walked.append(table)
 
     assert target.cluster is not None
     database = await target.cluster.connect()
+    walked: list[str] = []
     try:
         async with _meanwhile(keep_cleaning):
             yield
+        print(f"{'':14} walked over: {', '.join(walked)}", flush=True)
+        if not {"timetable", "live_runs"} <= set(walked):
+            raise RuntimeError("it did not come as far as the tables that are at work")
     finally:
         database.terminate()  # in the middle of its work
 
@@ -225,17 +233,27 @@ async def measure(parts: list[str], asked: Asked, keep: Callable[[list[Figure]],
             if cost is not None:
                 costs[number] = cost
             keep(figures)
-    if len(parts) > 1 and parts[0] == parts[-1] == "nothing":
-        figures.append(_compared(figures[-1].work, costs.get(0), costs.get(len(parts) - 1)))
+    first, last = _ends(parts)
+    if first and last:
+        figures.append(_compared([costs.get(number) for number in first], [costs.get(number) for number in last]))
     return figures
 
 
-def _compared(name: str, first: float | None, last: float | None) -> Figure:
-    work, bar = f"cost of a run with {name}", f"≤ {COST_MORE_MAX} × before the first"
-    if first is None or last is None:
-        return Figure(work, bar, "one of the two could not be measured", False)
-    told = f"{last / first:.2f} × ({first:.0f} → {last:.0f} µs)"
-    return Figure(work, bar, told, last / first <= COST_MORE_MAX)
+def _ends(parts: list[str]) -> tuple[list[int], list[int]]:
+    """The parts with nothing beside them: those before the first long report, and those after which nothing comes."""
+    begin = next((number for number, name in enumerate(parts) if name in LONG), len(parts))
+    end = max((number for number, name in enumerate(parts) if name != "nothing"), default=-1)
+    return [number for number, name in enumerate(parts[:begin]) if name == "nothing"], [*range(end + 1, len(parts))]
+
+
+def _compared(first: list[float | None], last: list[float | None]) -> Figure:
+    work, bar = "cost of a run with nothing beside it, at the end", f"≤ {COST_MORE_MAX} × before the first report"
+    before, after = ([cost for cost in costs if cost is not None] for costs in (first, last))
+    if len(before) < len(first) or len(after) < len(last):
+        return Figure(work, bar, "some could not be measured", False)
+    ratio = median(after) / median(before)
+    each = " → ".join(", ".join(f"{cost:.0f}" for cost in costs) for costs in (before, after))
+    return Figure(work, bar, f"{ratio:.2f} × ({each} µs)", ratio <= COST_MORE_MAX)
 
 
 async def _try_part(work: str, name: str, number: int, target: Target, asked: Asked) -> tuple[Figure, float | None]:
@@ -286,26 +304,28 @@ async def _measure_part(name: str, number: int, target: Target, asked: Asked) ->
 def _named(name: str, before: list[str]) -> str:
     if name != "nothing":
         return name
-    others = [each for each in before if each != "nothing"]
-    if not others:
-        return "nothing"
-    return f"nothing, after {others[-1]}" + (", once more" if before[-1] == "nothing" else "")
+    others = [number for number, each in enumerate(before) if each != "nothing"]
+    told = f"nothing, after {before[others[-1]]}" if others else "nothing"
+    times = len(before) - (others[-1] if others else -1)
+    return told if times == 1 else f"{told}, for the {times}. time"
 
 
 def _told(name: str, found: Facts) -> Figure:
     late, tables, writes = found["lateness_ms"], found["tables"], found["writes"]
-    told = f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, p99.9 {late['p99.9']:.1f} ms; {cost_us(found):.0f} µs a run"
+    worst = found["p99_worst_minute_ms"]
+    told = f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, p99.9 {late['p99.9']:.1f} ms"
+    told += f", p99 of the worst minute {worst:.1f} ms; {cost_us(found):.0f} µs a run"
     told += f"; {writes['checkpoints']} checkpoints, {writes['vacuums']} vacuums"
     for table in ("live_runs", "timetable"):
         one = tables[table]
         told += f"; {table} {one['size_mb']:.1f} MB, {one['dead_max']:,} dead at most, {one['dead']:,} at the end"
-    answers = [f"{each} {found[f'{each}_ms']['p99']:.0f}" for each in QUESTIONS if f"{each}_ms" in found]
+    answers = [f"{each} {found[f'{each}_ms']['p99']:.0f}" for each, _ in QUESTIONS if f"{each}_ms" in found]
     told += f"; p99 of {', '.join(answers)} ms" if answers else ""
     refused = found.get("refused", 0)
     told += f"; {refused} questions refused ({found['refused_said']})" if refused else ""
     whole = not (found["lost"] or found["doubled"] or found["early"] or found.get("misdated"))
     told += f"; lost {found['lost']}, doubled {found['doubled']}, early {found['early']}"
-    enough = late["p99"] <= P99_MS_MAX and whole and not refused
+    enough = worst <= P99_MS_MAX and whole and not refused
     print(f"{'pass' if enough else 'short':5}  {name}: {told}", flush=True)
     return Figure(name, BAR, told, enough, pairs.others_of(found), found["plot"])
 
@@ -321,8 +341,9 @@ def main() -> None:
     BUILD.mkdir(exist_ok=True)
     asked = Asked(given.rate, given.seconds, given.pinned, given.stored)
     facts = [f"{given.rate:g} runs a second, {given.stored:,} jobs and runs stored"]
-    whole = given.stored >= STORED and given.seconds >= SECONDS and given.pinned >= PINNED_SECONDS
-    facts += [] if whole and given.rate >= RATE else [QUICK]
+    long = given.seconds >= SECONDS and given.pinned >= PINNED_SECONDS
+    whole = long and given.stored >= STORED and given.rate >= RATE and given.parts == list(PARTS)
+    facts += [] if whole else [QUICK]
     output = BUILD / "stays-fast.md"
     began = time.monotonic()
     figures = pairs.run_whole(

@@ -32,6 +32,12 @@ def by_interval(times: Iterable[int], values: Iterable[float], begin: int, width
     return found
 
 
+def worst_p99(times: Iterable[int], values: Iterable[float], begin: int, width: int) -> float:
+    """The p99 of the interval in which it is the highest."""
+    intervals = by_interval(times, values, begin, width)
+    return max((percentiles(each)["p99"] for each in intervals.values()), default=0.0)
+
+
 def counts_by_interval(times: Iterable[int], begin: int, width: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for at in times:

@@ -18,10 +18,11 @@ from hourhand.model.errors import WorldError
 QUESTIONS: Final[Sequence[tuple[str, str]]] = (
     ("list", "/api/v1/jobs?limit=50"),
     ("search", "/api/v1/jobs?name=bench&status=scheduled&limit=50"),
+    ("search_name", "/api/v1/jobs?name=absent&limit=50"),
     ("list_runs", "/api/v1/runs?limit=50"),
     ("search_runs", "/api/v1/runs?status=failed&limit=50"),
 )
-
+"""No job has the name `absent`, and hardly a run fails: those two look as far as a page may look."""
 
 UNDER_WAY_MAX: Final = 200
 """Questions that wait for their answers; further ones count as refused, or those who ask would gather without end."""

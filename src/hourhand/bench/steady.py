@@ -17,7 +17,7 @@ from typing import Final, Literal
 from hourhand.bench.bodies import Acknowledged, at_batch, at_body_maker
 from hourhand.bench.course import Course
 from hourhand.bench.draining import drain
-from hourhand.bench.figures import per_second
+from hourhand.bench.figures import per_second, worst_p99
 from hourhand.bench.readers import Readers
 from hourhand.bench.report import Facts, Measured, Progress
 from hourhand.bench.submitting import (
@@ -44,6 +44,7 @@ AHEAD_SECONDS: Final = (0.5, 3.0)
 REQUESTS_MAX: Final = 200
 """Requests under way; more mean that the server does not keep up."""
 _LOOK_SECONDS: Final = 1.0
+_MINUTE: Final = 60 * MICROS
 _SEED: Final = 4
 
 
@@ -128,6 +129,7 @@ async def _measured(
         "submit_per_second": submission.per_second,
         "submitted_late": submission.late,
         **readers.facts(),
+        "p99_worst_minute_ms": worst_p99(witnessed.dues, witnessed.lateness_ms(), within[0], _MINUTE),
         "misdated": misdated(spread(within[0], asked.rate, asked.seconds), witnessed, found["lost"]),
         **found,
     }

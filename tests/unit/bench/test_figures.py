@@ -2,7 +2,15 @@
 
 from array import array
 
-from hourhand.bench.figures import by_interval, counts_by_interval, most_at_once, per_second, percentiles, shares
+from hourhand.bench.figures import (
+    by_interval,
+    counts_by_interval,
+    most_at_once,
+    per_second,
+    percentiles,
+    shares,
+    worst_p99,
+)
 
 
 def test_percentiles_are_values_that_occurred() -> None:
@@ -35,6 +43,13 @@ def test_values_go_to_the_interval_of_their_time() -> None:
 
 def test_counts_leave_out_what_was_before() -> None:
     assert counts_by_interval([5, 10, 11, 25], begin=10, width=10) == {0: 2, 1: 1}
+
+
+def test_the_worst_interval_counts_however_good_the_others_were() -> None:
+    times, late = [*range(1000), *range(1000, 1010)], [1.0] * 1000 + [70.0] * 10
+    assert percentiles(late)["p99"] == 1.0
+    assert worst_p99(times, late, begin=0, width=1000) == 70.0
+    assert worst_p99([], [], begin=0, width=1000) == 0.0
 
 
 def test_shares_are_of_one_core() -> None:

@@ -68,15 +68,34 @@ async def test_a_part_that_cannot_be_measured_is_short_and_says_why(
 
 
 def test_what_is_measured_again_with_nothing_beside_it_says_after_what(stays_fast: Any) -> None:
-    parts = ["nothing", "pinned", "nothing", "nothing"]
+    parts = ["nothing", "nothing", "pinned", "nothing", "nothing"]
     names = [stays_fast._named(name, parts[:number]) for number, name in enumerate(parts)]
-    assert names == ["nothing", "pinned", "nothing, after pinned", "nothing, after pinned, once more"]
+    again = "nothing, after pinned, for the 2. time"
+    assert names == ["nothing", "nothing, for the 2. time", "pinned", "nothing, after pinned", again]
 
 
-def test_the_cost_is_compared_only_where_both_are_known(stays_fast: Any) -> None:
-    assert stays_fast._compared("nothing", 100.0, 119.0).enough
-    assert not stays_fast._compared("nothing", 100.0, 121.0).enough
-    assert not stays_fast._compared("nothing", None, 100.0).enough
+def test_the_cost_is_compared_by_medians_and_only_where_all_are_known(stays_fast: Any) -> None:
+    assert stays_fast._compared([100.0, 90.0, 101.0], [119.0, 300.0, 80.0]).enough
+    assert not stays_fast._compared([100.0], [121.0]).enough
+    assert not stays_fast._compared([100.0, None], [100.0]).enough
+
+
+def test_the_cost_before_the_first_report_is_compared_with_that_at_the_end(stays_fast: Any) -> None:
+    assert stays_fast._ends(list(stays_fast.PARTS)) == ([0, 1, 4], [10, 11, 12])
+    assert stays_fast._ends(["nothing", "readers"]) == ([0], []), "nothing to compare with"
+
+
+@pytest.mark.parametrize(("worst", "enough"), [(100.0, True), (101.0, False)])
+def test_a_part_with_one_bad_minute_is_short(stays_fast: Any, worst: float, enough: bool) -> None:
+    room = {"size_mb": 1.0, "dead_max": 0, "dead": 0}
+    found = {
+        "lateness_ms": {"p50": 1.0, "p99": 2.0, "p99.9": 3.0},
+        "p99_worst_minute_ms": worst,
+        "tables": {"live_runs": room, "timetable": room},
+        "writes": {"checkpoints": 0, "vacuums": 0},
+        "cpu": {}, "seconds": 180.0, "jobs": 1, "lost": 0, "doubled": 0, "early": 0, "plot": "x",
+    }  # fmt: skip
+    assert stays_fast._told("pinned", found).enough is enough
 
 
 @pytest.mark.parametrize(
