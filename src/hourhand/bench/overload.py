@@ -34,8 +34,9 @@ AFTERWARDS: Final = 50
 """Single jobs, one after the other, when it is over."""
 KEPT_RATE_MIN: Final = 0.5
 """The share of the calm rate that must be left when far more is asked for: of what is accepted, and of what starts."""
+ROLES: Final = ("api", "scheduler", "executor")
 MEMORY_MORE_MAX: Final = 1.25
-"""What three times the callers may take of the API's memory, beside what the first took."""
+"""What each may take of memory with three times the callers, beside what it took with the first."""
 _MEMORY_SPARE_MB: Final = 20.0
 _ALIVE_SECONDS: Final = 0.2
 _REFUSALS: Final = (429, 503)
@@ -96,7 +97,9 @@ async def measure_overload(target: Target, asked: Overload, progress: Progress) 
         finally:
             alive.cancel()
             await asyncio.gather(alive, return_exceptions=True)
+        alone = Stretch()
         await drain(target, course.lines, callers.acknowledged.count, callers.acknowledged.latest())
+        alone.seconds = time.time() - alone.began
         seconds = time.monotonic() - began
         after_ms = await callers.call_singly(wire)
         await drain(target, course.lines, callers.acknowledged.count, [])
@@ -110,8 +113,8 @@ async def measure_overload(target: Target, asked: Overload, progress: Progress) 
         "jobs_per_second": per_second(callers.acknowledged.count, seconds),
         **_told_of(calm, many, more),
         **_starts_of(witnessed, calm, many, more),
-        "api_mb": _most_of_api(course, many),
-        "api_more_mb": _most_of_api(course, more),
+        "alone_starts_per_second": alone.starts_per_second(witnessed.starts),
+        **_memory_of(course, many, more),
         "alive_ms": percentiles(callers.alive_ms),
         "not_alive": callers.not_alive,
         "after_ms": percentiles(after_ms),
@@ -152,15 +155,25 @@ def is_sound(facts: Facts) -> bool:
     """Refused at the door and nowhere else, no collapse, memory that does not grow with the callers, nothing lost."""
     whole = facts["lost"] == facts["doubled"] == facts["early"] == 0
     answered = facts["broken"] == facts["refused_unsaid"] == facts["not_alive"] == 0
-    bounded = 0 < facts["api_more_mb"] <= facts["api_mb"] * MEMORY_MORE_MAX + _MEMORY_SPARE_MB  # 0: was not seen
+    bounded = all(
+        0 < facts[f"{role}_more_mb"] <= facts[f"{role}_mb"] * MEMORY_MORE_MAX + _MEMORY_SPARE_MB  # 0: was not seen
+        for role in ROLES
+    )
     kept = min(facts["kept_rate"], facts["kept_starts"]) >= KEPT_RATE_MIN
     return bool(whole and answered and bounded and kept and facts["refused"] > 0)
 
 
-def _most_of_api(course: Course, stretch: Stretch) -> float:
-    """Megabytes of the API's processes, at most, within the stretch."""
+def _memory_of(course: Course, many: Stretch, more: Stretch) -> Facts:
+    """Megabytes of the processes of each role, at most, within each of the stretches."""
+    found: Facts = {}
+    for role in ROLES:
+        found[f"{role}_mb"], found[f"{role}_more_mb"] = (_most_of(role, course, stretch) for stretch in (many, more))
+    return found
+
+
+def _most_of(role: str, course: Course, stretch: Stretch) -> float:
     ended = stretch.began + stretch.seconds + 1
-    seen = [sample.memory.get("api", 0.0) for sample in course.samples if stretch.began <= sample.at <= ended]
+    seen = [sample.memory.get(role, 0.0) for sample in course.samples if stretch.began <= sample.at <= ended]
     return round(max(seen, default=0.0), 1)
 
 

@@ -1,6 +1,5 @@
 """What is measured: a running Hourhand, or a temporary one that is gone afterwards."""
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -77,7 +76,6 @@ async def open_target(
     with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder, _witness_file() as file:
         async with temporary_up(Path(folder), file, settings or {}, progress or Progress.silent()) as found:
             url, own_token, cluster = found
-            await _written()
             yield Target(url, own_token, file, own=True, cluster=cluster)
 
 
@@ -105,14 +103,7 @@ async def open_roles(settings: Mapping[str, str], progress: Progress) -> AsyncIt
     with tempfile.TemporaryDirectory(prefix="hourhand-bench-") as folder:
         async with TemporaryRoles(Path(folder), settings, progress) as roles:
             await roles.start("api")
-            await _written()
             yield roles, Target(roles.url, roles.token, roles.witness, own=True, cluster=roles.cluster)
-
-
-async def _written() -> None:
-    """Has all files written out. Those of a new PostgreSQL would be on their way to the disk for the first half minute,
-    in the way of its log: no cluster that anybody runs is a minute old."""
-    await asyncio.to_thread(os.sync)
 
 
 async def _witness_of(target: Target) -> Path:
