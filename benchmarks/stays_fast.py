@@ -4,6 +4,7 @@ Ten million jobs and as many runs are stored first, so that all that follows mee
 runs a second that are submitted meanwhile:
 
 - `checkpoints`: one after the other, four a minute, each of which makes PostgreSQL write whole pages again;
+- `stalls`: every three seconds nothing about runs can be written for 150 ms, as when a disk keeps the log back;
 - `vacuum`: what is at work, then all of the history is walked over, at the pace of autovacuum, as when transaction ids
   must be frozen;
 - `pinned`: a long report in one transaction keeps PostgreSQL from clearing anything away for three minutes. (A
@@ -57,14 +58,16 @@ LEASE_SECONDS = 15.0
 HEARTBEAT_SECONDS = 4.0
 PINNED_SECONDS = 180.0
 CHECKPOINT_SECONDS = 15.0
+STALL_SECONDS = 0.15
+STALL_EVERY_SECONDS = 3.0
 READERS_RATE = 50.0
 SETTLE_SECONDS_MAX = 60.0
 P99_MS_MAX = 100.0
 BAR = f"p99 of every minute ≤ {P99_MS_MAX:g} ms"
 COST_MORE_MAX = 1.2
 PARTS = (
-    "nothing", "nothing", "checkpoints", "vacuum", "nothing", "pinned", "nothing", "executors", "readers", "all",
-    "nothing", "nothing", "nothing",
+    "nothing", "nothing", "checkpoints", "stalls", "vacuum", "nothing", "pinned", "nothing", "executors", "readers",
+    "all", "nothing", "nothing", "nothing",
 )  # fmt: skip
 
 
@@ -119,6 +122,26 @@ async def checkpoints(target: Target, _: float) -> AsyncIterator[None]:
     database = await target.cluster.connect()
     try:
         async with _meanwhile(keep_writing):
+            yield
+    finally:
+        await database.close()
+
+
+@contextlib.asynccontextmanager
+async def stalls(target: Target, _: float) -> AsyncIterator[None]:
+    """A lock that lets readers pass: what writes waits for it as it would for a log that is not synced."""
+
+    async def keep_stalling() -> None:
+        while True:
+            await asyncio.sleep(STALL_EVERY_SECONDS - STALL_SECONDS)
+            async with database.transaction():
+                await database.execute(f"LOCK TABLE {SCHEMA}.live_runs IN EXCLUSIVE MODE")
+                await asyncio.sleep(STALL_SECONDS)
+
+    assert target.cluster is not None
+    database = await target.cluster.connect()
+    try:
+        async with _meanwhile(keep_stalling):
             yield
     finally:
         await database.close()
@@ -202,6 +225,7 @@ async def everything(target: Target, seconds: float) -> AsyncIterator[None]:
 BESIDE = {
     "nothing": nothing,
     "checkpoints": checkpoints,
+    "stalls": stalls,
     "vacuum": vacuum,
     "pinned": pinned,
     "executors": executors,

@@ -21,6 +21,7 @@ from hourhand.model.run import Run
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.job_kind import JobKind, SlotClass, Task
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.longest import Longest
 from hourhand.runtime.looks import ThoroughLooks
 from hourhand.runtime.membership import Membership
 from hourhand.scheduler.leadership import Leadership
@@ -160,6 +161,7 @@ class Executor:
             ExecutorSettings(claim_max=70, labels=tuple(labels)),
         )
         self.receiver.looking.thorough = ThoroughLooks(lambda: 1000.0)
+        self.receiver.longest = Longest(lambda: 1000.0)  # no claim takes any time, however busy the machine
 
     async def join(self) -> "Executor":
         await self.membership.join()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from hourhand.model.outcome import Outcome, Succeeded
 from hourhand.model.run import Claim
 from hourhand.ports.job_kind import Task
 from hourhand.ports.stores import EPOCH, Claimed, Head
+from hourhand.runtime.longest import Longest
 from hourhand.runtime.looks import ThoroughLook, ThoroughLooks
 from hourhand.store.live_runs import LiveRuns
 from hourhand.wiring import Store
@@ -164,10 +165,9 @@ async def test_a_lane_that_is_new_is_looked_at_however_slow_looks_are(store: Sto
     await executor.turn()
     assert len(await rows(store, "runs")) == 2, "the known priority is looked at, the new one has to wait"
     executor.receiver._settings = executor.receiver._settings.__class__(claim_max=70, queues=("*",))
-    await insert(store, due_job(at(-1), queue="another"))
+    await insert(store, due_job(at(-60), queue="another", priority=1))
     await executor.turn()
-    await executor.turn()
-    assert len(await rows(store, "runs")) == 4
+    assert len(await rows(store, "runs")) == 3, "of the new lane all priorities are looked at"
 
 
 class Long(ThoroughLooks):
@@ -177,62 +177,144 @@ class Long(ThoroughLooks):
         return ThoroughLook(self, time.monotonic(), is_slow=True)
 
 
-async def test_what_is_known_does_not_wait_for_a_long_look_at_everything(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class LongLooks:
+    """An executor whose looks at everything are taken beside the others from now on, and end when they may."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, clock: SetClock | None = None) -> None:
+        self.store = store
+        self.executor = Executor(store, at_once, clock=clock or SetClock(at(0)))
+        self.may_end, self.ended, self.fault = asyncio.Event(), asyncio.Event(), False
+        self._monkeypatch = monkeypatch
+        self._peek_ready = store.live_runs.peek_ready
+
+    async def begin(self) -> None:
+        await self.executor.join()
+        await self.executor.turn()
+        self.executor.receiver.looking.thorough = Long()
+        self.executor.receiver.looking.on_found = self.ended.set
+        self._monkeypatch.setattr(self.store.live_runs, "peek_ready", self._wait)
+
+    async def _wait(self, *args: Any) -> list[Head]:
+        heads = await self._peek_ready(*args)
+        await self.may_end.wait()
+        if self.fault:
+            raise DatabaseUnavailable("it takes too long")
+        return heads
+
+    async def end(self) -> None:
+        """The one under way comes to its end."""
+        self.ended.clear()
+        self.may_end.set()
+        async with asyncio.timeout(5):
+            await self.ended.wait()
+        self.may_end.clear()
+
+    async def turn(self) -> int:
+        """How many runs have ended after one more turn."""
+        await self.executor.turn()
+        return len(await rows(self.store, "runs"))
+
+
+@pytest.fixture
+async def long_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LongLooks]:
     await insert(store, due_job(at(-1)))
-    executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
-    executor.receiver.looking.thorough = Long()
-    await executor.turn()
-    may_end, found, peek_ready = asyncio.Event(), asyncio.Event(), store.live_runs.peek_ready
+    stage = LongLooks(store, monkeypatch)
+    await stage.begin()
+    yield stage
+    await stage.executor.receiver.looking.stop()
 
-    async def long(*args: Any) -> list[Head]:
-        await may_end.wait()
-        return await peek_ready(*args)
 
-    monkeypatch.setattr(store.live_runs, "peek_ready", long)
-    executor.receiver.looking.on_found = found.set
-    for _ in range(2):
+async def test_what_is_known_does_not_wait_for_a_long_look_at_everything(long_looks: LongLooks) -> None:
+    store = long_looks.store
+    for count in (2, 3):
         await insert(store, due_job(at(0)))
-        await executor.turn()
-    assert len(await rows(store, "runs")) == 3
-    await insert(store, due_job(at(-2)))
-    await insert(store, due_job(at(-1), priority=9))
-    await executor.turn()
-    assert len(await rows(store, "runs")) == 3, "what nobody knows of waits for it"
-    may_end.set()
-    await found.wait()
-    await executor.turn()
-    assert len(await rows(store, "runs")) == 5
+        assert await long_looks.turn() == count
+    await insert(store, due_job(at(-2)), due_job(at(-1), priority=9))
+    assert await long_looks.turn() == 3, "what nobody knows of waits for it"
+    await long_looks.end()
+    await long_looks.turn()
+    await long_looks.end()
+    assert await long_looks.turn() == 5
     await insert(store, due_job(at(0)))
-    await executor.turn()
-    assert len(await rows(store, "runs")) == 6, "what was known before it is known after it"
-    await executor.receiver.looking.stop()
+    assert await long_looks.turn() == 6, "what was known before it is known after it"
 
 
-async def test_a_long_look_that_fails_is_a_fault_of_the_next_look(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+async def test_a_long_look_that_fails_does_not_keep_others_from_being_taken(long_looks: LongLooks) -> None:
+    long_looks.fault = True
+    await insert(long_looks.store, due_job(at(0)))
+    assert await long_looks.turn() == 2
+    await long_looks.end()
+    await insert(long_looks.store, due_job(at(0)))
+    assert await long_looks.turn() == 3
+
+
+async def test_a_run_that_came_after_a_long_look_had_passed_by_is_not_forgotten_when_that_ends(
+    long_looks: LongLooks,
 ) -> None:
-    await insert(store, due_job(at(-1)))
-    executor = await Executor(store, at_once, clock=SetClock(at(0))).join()
-    executor.receiver.looking.thorough = Long()
-    await executor.turn()
-    failed, peek_ready = asyncio.Event(), store.live_runs.peek_ready
+    looking, clock = long_looks.executor.receiver.looking, long_looks.executor.clock
+    assert isinstance(clock, SetClock)
+    await looking.look()
+    await insert(long_looks.store, due_job(at(-0.5)))
+    [seen] = await looking.look()  # and there is no room for it
+    clock.time = at(5)
+    await long_looks.end()
+    assert await looking.look() == [seen]
 
-    async def failing(*_: Any) -> list[Head]:
-        raise DatabaseUnavailable("gone")
 
-    monkeypatch.setattr(store.live_runs, "peek_ready", failing)
-    executor.receiver.looking.on_found = failed.set
+async def test_a_lane_that_is_not_served_any_more_is_not_looked_at(
+    long_looks: LongLooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, peek_known, asked = long_looks.executor.receiver, long_looks.store.live_runs.peek_known, list[int]()
+
+    async def noting(heads: Sequence[Head], *more: Any) -> list[Head]:
+        asked.extend(head.lane_id for head in heads)
+        return await peek_known(heads, *more)
+
+    monkeypatch.setattr(long_looks.store.live_runs, "peek_known", noting)
+    await receiver.looking.look()
+    assert len(set(asked)) == 1
+    asked.clear()
+    served, receiver.lanes = receiver.lanes, {}
+    receiver.looking.learn_lanes(served)
+    await long_looks.end()
+    assert await receiver.looking.look() == []
+    assert not asked
+    receiver.lanes = served
+    receiver.looking.learn_lanes([])
+    await insert(long_looks.store, due_job(at(-9)))
+    assert len(await receiver.looking.look()) == 1, "it is new again"
+
+
+async def test_where_nothing_has_been_for_long_short_looks_do_not_look(
+    long_looks: LongLooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking = long_looks.executor.receiver.looking
+    monkeypatch.setattr("hourhand.executor.looking.KNOWN_SECONDS", 0.0)
+    await insert(long_looks.store, due_job(at(0)))
+    assert await looking.look() == []
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(("took", "claimed"), [(0.02, 0), (0.1, 1), (60.0, 1)])
+async def test_where_a_claim_has_taken_long_the_next_runs_are_claimed_earlier(
+    store: Store, monkeypatch: pytest.MonkeyPatch, took: float, claimed: int
+) -> None:
+    await insert(store, due_job(at(0)), due_job(at(0.15)), due_job(at(1)))
+    executor = await Executor(store, for_ever, clock=SetClock(at(0))).join()
+    moment, claim_runs = 1000.0, store.live_runs.claim_runs
+
+    async def taking_long(*arguments: Any) -> Claimed:
+        nonlocal moment
+        moment += took
+        return await claim_runs(*arguments)
+
+    monkeypatch.setattr(store.live_runs, "claim_runs", taking_long)
+    executor.receiver.longest = Longest(lambda: moment)
     await executor.receiver.run_once()
-    await failed.wait()
-    with pytest.raises(DatabaseUnavailable):
-        await executor.receiver.run_once()
-    monkeypatch.setattr(store.live_runs, "peek_ready", peek_ready)
-    await insert(store, due_job(at(0)))
-    await executor.turn()
-    assert len(await rows(store, "runs")) == 2
-    await executor.receiver.looking.stop()
+    assert len(executor.attempts) == 1
+    await executor.receiver.run_once()
+    assert len(executor.attempts) == 1 + claimed
+    executor.attempts.stop_all()
 
 
 async def test_what_could_not_be_planned_is_not_taken_for_planned(

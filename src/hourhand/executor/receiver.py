@@ -25,6 +25,7 @@ from hourhand.model.run import Claim
 from hourhand.ports.job_kind import SlotClass
 from hourhand.ports.stores import Claimed, Head, Lane, LiveRunStore, Wish, nothing_begun
 from hourhand.runtime.clock import DatabaseClock
+from hourhand.runtime.longest import Longest
 
 LOOK_AGAIN_SECONDS: Final = 0.003
 """After a claim of runs that were due already: so soon that what follows is not much later, and not at once, so that
@@ -33,6 +34,9 @@ LOOK_AGAIN_PART: Final = 3
 """After a claim of runs that all were ahead of their time: this part of the time by which runs are claimed ahead."""
 
 
+AHEAD_OF_LONGEST: Final = 2.0
+"""Runs are claimed earlier by so many times what a claim has lately taken at most: some of them are claimed when a
+third of that time is over already."""
 CROWDED_SECONDS: Final = 10.0
 """How long a claim that brought all it could is a reason to expect a crowd at the next instant, too."""
 FOLLOWING_MAX: Final = 3
@@ -68,6 +72,8 @@ class Receiver:
         self._start = start
         self._settings = settings
         self._crowded_until = 0.0
+        self.longest = Longest()
+        """Of the claims."""
         self._judged: Head | None = None
         """The head behind which a crowd was looked for last."""
         wait_max = timedelta(seconds=settings.priority_wait_seconds)
@@ -107,7 +113,7 @@ class Receiver:
         self._weighing = any(each.weighs and not each.part for each in demands)
         self._with_parts = any(each.fan or each.part for each in demands)
         if before != set(self.lanes):
-            self.looking.forget()  # the next look is at all of them
+            self.looking.learn_lanes(before)
         return None
 
     def _can_carry(self, lane: Lane) -> bool:
@@ -124,11 +130,14 @@ class Receiver:
         if not self.claiming or not self.lanes or not self._executor_id():
             return None
         heads = await self.looking.look()
-        await self._expect_crowd(heads)
-        now = self._clock.now()
-        due = [head for head in heads if self._is_due(head, now)]
-        rests = [self._until_next(heads, now), self.looking.thorough.seconds_left() or self._settings.poll_seconds]
         lanes = self.lanes  # as they were at the look: others are learnt while claims are under way
+        await self._expect_crowd(heads, lanes)
+        now = self._clock.now()
+        due = [head for head in heads if self._is_due(head, lanes, now)]
+        rests = [
+            self._until_next(heads, lanes, now),
+            self.looking.thorough.seconds_left() or self._settings.poll_seconds,
+        ]
         if self._with_parts:
             due = await self._take_parts(due, lanes)
         kept = await self._serve_oldest(due, lanes, now) if self._weighing else None
@@ -139,18 +148,23 @@ class Receiver:
         rest = min(rests)
         return None if rest == self._settings.poll_seconds else rest  # then together with the other loops
 
-    def _is_due(self, head: Head, now: datetime) -> bool:
-        if self.lanes[head.lane_id].careful:
+    def _is_due(self, head: Head, lanes: Mapping[int, Lane], now: datetime) -> bool:
+        lane = lanes[head.lane_id]
+        if lane.careful:
             return head.ready_at <= now and self.claiming_carefully
-        return head.ready_at <= now + self._ahead()
+        return head.ready_at <= now + self._ahead(self._offers[lane.needs])
 
-    def _ahead(self) -> timedelta:
-        """How early runs are claimed: earlier where many fall due at one instant, which takes several claims."""
-        settings = self._settings
-        crowded = time.monotonic() < self._crowded_until
-        return timedelta(seconds=settings.claim_ahead_crowded_seconds if crowded else settings.claim_ahead_seconds)
+    def _ahead(self, slot_class: SlotClass) -> timedelta:
+        """How early runs are claimed: earlier where many fall due at one instant, which takes several claims, and where
+        claims take long. A place is kept meanwhile; of those for processes there are too few to keep them long."""
+        usual, most = self._settings.claim_ahead_seconds, self._settings.claim_ahead_crowded_seconds
+        if time.monotonic() < self._crowded_until:
+            return timedelta(seconds=most)
+        if slot_class is SlotClass.PROCESS:
+            return timedelta(seconds=usual)
+        return timedelta(seconds=max(usual, min(AHEAD_OF_LONGEST * self.longest.seconds(), most)))
 
-    async def _expect_crowd(self, heads: Sequence[Head]) -> None:
+    async def _expect_crowd(self, heads: Sequence[Head], lanes: Mapping[int, Lane]) -> None:
         """Looks once what stands behind a head that is near: after a quiet time no claim has told of the crowd yet, and
         when the first one does it is too late to claim the others ahead of their time."""
         settings = self._settings
@@ -164,7 +178,7 @@ class Receiver:
             < left
             <= (settings.claim_ahead_crowded_seconds + settings.poll_seconds)
         )
-        if not near or first == self._judged or self.lanes[first.lane_id].careful:
+        if not near or first == self._judged or lanes[first.lane_id].careful:
             return
         self._judged = first
         until = first.ready_at + timedelta(seconds=settings.claim_ahead_seconds)
@@ -249,9 +263,8 @@ class Receiver:
             return self._settings.poll_seconds
         # Behind the head that was taken stands another, whose time nobody knows before the next look.
         in_time = min(head.ready_at for head in heads) > begun
-        return (
-            max(self._ahead().total_seconds() / LOOK_AGAIN_PART, LOOK_AGAIN_SECONDS) if in_time else LOOK_AGAIN_SECONDS
-        )
+        ahead = self._ahead(slot_class).total_seconds()
+        return max(ahead / LOOK_AGAIN_PART, LOOK_AGAIN_SECONDS) if in_time else LOOK_AGAIN_SECONDS
 
     def _parts(self, wishes: Sequence[Wish], lanes: Mapping[int, Lane]) -> Iterator[list[Wish]]:
         """What can be asked for at once, in turn."""
@@ -340,7 +353,7 @@ class Receiver:
         self._none_under_way.clear()
         claimed = None
         try:
-            claimed = await self._ask_store(node_id, wishes, careful, demands, follow)
+            claimed = await self._ask_store(node_id, slot_class, wishes, careful, demands, follow)
         finally:
             spare = places - (0 if claimed is None else len(claimed.claims))
             if demands is NO_DEMANDS:
@@ -371,9 +384,15 @@ class Receiver:
             self._capacity.give_back(slot_class, claim.fence)
 
     async def _ask_store(
-        self, node_id: int, wishes: Sequence[Wish], careful: bool, demands: Demands, follow: Callable[[int], bool]
+        self,
+        node_id: int,
+        slot_class: SlotClass,
+        wishes: Sequence[Wish],
+        careful: bool,
+        demands: Demands,
+        follow: Callable[[int], bool],
     ) -> Claimed:
-        now = self._clock.now()
+        now, asked = self._clock.now(), self.longest.monotonic()
         if demands.part:
             [wish] = wishes
             return await self._live_runs.claim_parts(node_id, wish.head.lane_id, now, wish.limit)
@@ -382,13 +401,18 @@ class Receiver:
         # Others may claim as early as anybody does, and by clocks that differ a little.
         most = max(self._settings.claim_ahead_seconds, self._settings.claim_ahead_crowded_seconds)
         others_until = now + timedelta(seconds=most) + CLOCKS_DIFFER
-        return await self._live_runs.claim_runs(node_id, wishes, now, now + self._ahead(), others_until, follow)
+        until = now + self._ahead(slot_class)
+        claimed = await self._live_runs.claim_runs(node_id, wishes, now, until, others_until, follow)
+        self.longest.note(asked)
+        return claimed
 
-    def _until_next(self, heads: Sequence[Head], now: datetime) -> float:
+    def _until_next(self, heads: Sequence[Head], lanes: Mapping[int, Lane], now: datetime) -> float:
         """Until the first head that is not due yet comes near enough to be claimed."""
-        waits, ahead = [self._settings.poll_seconds], self._ahead()
+        waits = [self._settings.poll_seconds]
         for head in heads:
-            if head.ready_at > now + ahead and not self.lanes[head.lane_id].careful:
+            lane = lanes[head.lane_id]
+            ahead = self._ahead(self._offers[lane.needs])
+            if head.ready_at > now + ahead and not lane.careful:
                 waits.append(max(self._clock.seconds_until(head.ready_at) - ahead.total_seconds(), 0.0))
             elif head.ready_at > now:  # careful, or held back by an earlier run until it is due
                 waits.append(max(self._clock.seconds_until(head.ready_at), 0.001))

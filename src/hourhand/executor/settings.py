@@ -25,7 +25,8 @@ class ExecutorSettings:
     """How early a run may be claimed; a change that comes later than that is too late for it."""
     claim_ahead_crowded_seconds: float = 0.4
     """The same after a claim that brought `claim_max` runs, or where so many are due at the next instant: claiming
-    thousands takes longer than starting them."""
+    thousands takes longer than starting them. And at most, for asynchronous work, where claims have lately taken long,
+    as on a disk that stalls: then twice the longest."""
     claim_max: int = 1000
     """Runs claimed per statement; larger batches are cheaper but hold more runs when the executor dies."""
     priority_wait_seconds: float = 30.0

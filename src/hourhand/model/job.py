@@ -16,6 +16,8 @@ from hourhand.model.retry import DEFAULT_RETRY, RetryPolicy
 from hourhand.model.schedule import Timing
 from hourhand.model.states import JobState
 
+PRIORITIES: Final = range(10)
+"""The highest is the most urgent."""
 PRIORITY_WORDS: Final[Mapping[str, int]] = {"low": 2, "medium": 5, "high": 8}
 PRIORITY_DEFAULT: Final = 5
 NAME_CHARS_MAX: Final = 200

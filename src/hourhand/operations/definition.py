@@ -25,6 +25,7 @@ from hourhand.model.job import (
     LABELS_MAX,
     NAME_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
+    PRIORITIES,
     PRIORITY_DEFAULT,
     PRIORITY_WORDS,
     QUEUE_DEFAULT,
@@ -222,7 +223,7 @@ def catchup_request(policy: CatchUpPolicy) -> CatchUpRequest:
 def read_priority(given: int | str, pointer: str, refuse: Refuse) -> int:
     if isinstance(given, str) and given in PRIORITY_WORDS:
         return PRIORITY_WORDS[given]
-    if isinstance(given, int) and 0 <= given <= 9:
+    if isinstance(given, int) and given in PRIORITIES:
         return given
     allowed = ["0 to 9", *PRIORITY_WORDS]
     refuse(Fault(pointer, "invalid-priority", "a priority is 0 (lowest) to 9 (highest), or a word", allowed=allowed))

@@ -81,7 +81,7 @@ def test_the_cost_is_compared_by_medians_and_only_where_all_are_known(stays_fast
 
 
 def test_the_cost_before_the_first_report_is_compared_with_that_at_the_end(stays_fast: Any) -> None:
-    assert stays_fast._ends(list(stays_fast.PARTS)) == ([0, 1, 4], [10, 11, 12])
+    assert stays_fast._ends(list(stays_fast.PARTS)) == ([0, 1, 5], [11, 12, 13])
     assert stays_fast._ends(["nothing", "readers"]) == ([0], []), "nothing to compare with"
 
 

@@ -32,7 +32,7 @@ from hourhand.api.views import (
     run_view,
 )
 from hourhand.model.errors import Fault, InvalidParameter
-from hourhand.model.job import PRIORITY_WORDS
+from hourhand.model.job import PRIORITIES, PRIORITY_WORDS
 from hourhand.model.states import JobState
 from hourhand.operations.jobs import JobOperations
 from hourhand.operations.pausing import read_resume
@@ -54,7 +54,7 @@ BASE: Final = "/api/v1/jobs"
 _BATCH: Final = BASE + "/batch"
 _ONE: Final = BASE + "/{job_id}"
 _STATES: Final = {state.value: state for state in JobState}
-_PRIORITIES: Final = {**{str(number): number for number in range(10)}, **PRIORITY_WORDS}
+_PRIORITIES: Final = {**{str(number): number for number in PRIORITIES}, **PRIORITY_WORDS}
 _FILTERS: Final = (
     Parameter("status", "Only jobs in this state.", {"type": "string", "enum": list(_STATES)}),
     Parameter("name", "Only jobs with this name."),
