@@ -295,11 +295,11 @@ async def test_where_nothing_has_been_for_long_short_looks_do_not_look(
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize(("took", "claimed"), [(0.02, 0), (0.1, 1), (60.0, 1)])
+@pytest.mark.parametrize(("took", "claimed"), [(0.05, 0), (0.06, 1), (60.0, 1)])
 async def test_where_a_claim_has_taken_long_the_next_runs_are_claimed_earlier(
     store: Store, monkeypatch: pytest.MonkeyPatch, took: float, claimed: int
 ) -> None:
-    await insert(store, due_job(at(0)), due_job(at(0.15)), due_job(at(1)))
+    await insert(store, due_job(at(0)), due_job(at(0.09)), due_job(at(1)))
     executor = await Executor(store, for_ever, clock=SetClock(at(0))).join()
     moment, claim_runs = 1000.0, store.live_runs.claim_runs
 

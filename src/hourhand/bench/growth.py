@@ -1,10 +1,10 @@
 """What a job costs when little is stored, and when much is.
 
 History is made in the database itself, from rows that the product wrote for one job that ran: the same columns, other
-ids and times, spread over the partitions of the past weeks as if it had been lived through. Then whole lives are
-measured by turns on two clusters: the one with all of it, and one with little, which is made anew for each turn,
-because whole lives leave half a million jobs behind. Who goes first changes from pair to pair; the one whose turn it is
-not has come to rest.
+ids and times, spread over today and the past weeks, and their partitions, as if it had been lived through. Then whole
+lives are measured by turns on two clusters: the one with all of it, and one with little, which is made anew for each
+turn, because whole lives leave half a million jobs behind. Who goes first changes from pair to pair; the one whose turn
+it is not has come to rest.
 """
 
 import asyncio
@@ -162,8 +162,7 @@ class Filler:
         try:
             await _keep_models(database)
             for day in range(DAYS):
-                begin = _midnight() - timedelta(days=day + 1)
-                await self._fill_day(database, begin, min(per_day, count - day * per_day), count)
+                await self._fill_day(database, day, min(per_day, count - day * per_day), count)
             self._progress.end()
             for table in ("jobs", "runs"):
                 await database.execute(f"VACUUM (ANALYZE) {SCHEMA}.{table}")
@@ -172,9 +171,12 @@ class Filler:
             await database.close()
         return time.monotonic() - began
 
-    async def _fill_day(self, database: Connection, begin: datetime, count: int, total: int) -> None:
+    async def _fill_day(self, database: Connection, day: int, count: int, total: int) -> None:
+        """So many days ago; 0: today, as far as it is over. What is measured is written behind that."""
+        begin = _midnight() - timedelta(days=day)
+        length = timedelta(days=1) if day else datetime.now(UTC) - begin
         for place in range(0, max(count, 0), SLICE):
-            size, step = min(SLICE, count - place), timedelta(days=1) / count
+            size, step = min(SLICE, count - place), length / count
             values = (begin + place * step, step, self._made, size)
             for table, replaced in (("jobs", _JOB), ("runs", _RUN)):
                 await database.execute(await _insertion(database, table, replaced), *values)
@@ -187,7 +189,7 @@ class Filler:
         await database.open()
         try:
             for day in range(DAYS):
-                then = _midnight() - timedelta(days=day + 1)
+                then = _midnight() - timedelta(days=day)
                 await Partitions(database).maintain([Cut("jobs", 7, 0, None), Cut("runs", 1, 0, None)], then)
         finally:
             await database.close()

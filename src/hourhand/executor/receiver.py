@@ -35,8 +35,8 @@ LOOK_AGAIN_PART: Final = 3
 
 
 AHEAD_OF_LONGEST: Final = 2.0
-"""Runs are claimed earlier by so many times what a claim has lately taken at most: some of them are claimed when a
-third of that time is over already."""
+"""Where claims have lately taken longer than runs are claimed ahead, they are claimed so many times the longest ahead:
+some of them when a third of that is over already."""
 CROWDED_SECONDS: Final = 10.0
 """How long a claim that brought all it could is a reason to expect a crowd at the next instant, too."""
 FOLLOWING_MAX: Final = 3
@@ -160,9 +160,10 @@ class Receiver:
         usual, most = self._settings.claim_ahead_seconds, self._settings.claim_ahead_crowded_seconds
         if time.monotonic() < self._crowded_until:
             return timedelta(seconds=most)
-        if slot_class is SlotClass.PROCESS:
+        longest = self.longest.seconds()
+        if slot_class is SlotClass.PROCESS or longest <= usual:
             return timedelta(seconds=usual)
-        return timedelta(seconds=max(usual, min(AHEAD_OF_LONGEST * self.longest.seconds(), most)))
+        return timedelta(seconds=max(usual, min(AHEAD_OF_LONGEST * longest, most)))
 
     async def _expect_crowd(self, heads: Sequence[Head], lanes: Mapping[int, Lane]) -> None:
         """Looks once what stands behind a head that is near: after a quiet time no claim has told of the crowd yet, and

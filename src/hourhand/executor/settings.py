@@ -26,7 +26,7 @@ class ExecutorSettings:
     claim_ahead_crowded_seconds: float = 0.4
     """The same after a claim that brought `claim_max` runs, or where so many are due at the next instant: claiming
     thousands takes longer than starting them. And at most, for asynchronous work, where claims have lately taken long,
-    as on a disk that stalls: then twice the longest."""
+    as on a disk that stalls: then twice the longest of the last minutes."""
     claim_max: int = 1000
     """Runs claimed per statement; larger batches are cheaper but hold more runs when the executor dies."""
     priority_wait_seconds: float = 30.0
