@@ -76,3 +76,30 @@ async def test_a_claimed_run_whose_time_was_set_away_starts_when_its_time_is_the
     async with asyncio.timeout(10):
         await executor.attempts.all_ended()
     assert executor.kind.most_active == 1
+
+
+class Rough(SetClock):
+    """A clock that may be off by much, as after the only answer so far was a slow one."""
+
+    @property
+    def error_seconds(self) -> float:
+        return 0.3
+
+
+async def test_while_the_time_is_hardly_known_nothing_starts_that_may_not_be_due(store: Store) -> None:
+    started, clock = asyncio.Event(), Rough(at(0.29))
+
+    async def note(task: Task) -> Outcome:
+        started.set()
+        return Succeeded()
+
+    await insert(store, due_job(at(0)))
+    executor = await Executor(store, note, clock=clock).join()
+    await executor.receiver.run_once()
+    assert len(executor.attempts) == 1
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not started.is_set()
+    clock.time = at(0.3)
+    async with asyncio.timeout(5):
+        await started.wait()

@@ -150,7 +150,7 @@ class Attempts:
 
     def _start_when_due(self, attempts: Sequence[_Running]) -> None:
         # Never early by anybody's clock: the estimate may be off by its error, and timers may fire a little too soon.
-        error = min(self._clock.error_seconds, 0.05)
+        error = self._clock.error_seconds
         passed = self._clock.now() - timedelta(seconds=error)
         instant, waiting, due = None, list[_Running](), list[_Running]()
         for running in attempts:

@@ -47,10 +47,11 @@ class DatabaseClock:
             self._choose(received)
 
     def notice(self, database_now: datetime, sent: float, received: float) -> None:
-        """Takes a sample that came along with something else. It is too rough to tell the time by, but not to tell
-        that the database's clock was set: that must not wait for the next heartbeat, or runs would start early."""
-        offset = (database_now - _EPOCH).total_seconds() - (sent + received) / 2
-        if abs(offset - self._offset) > JUMP_SECONDS + (received - sent) / 2 + self._error:
+        """Takes a sample that came along with something else, if it is worth more than what is known: heartbeats wait
+        for the disk, looks do not. And if it tells that the database's clock was set: that must not wait for the next
+        heartbeat, or runs would start early."""
+        offset, error = (database_now - _EPOCH).total_seconds() - (sent + received) / 2, (received - sent) / 2
+        if error < self._error or abs(offset - self._offset) > JUMP_SECONDS + error + self._error:
             self.observe(database_now, sent, received)
 
     def seconds_since_jump(self) -> float:

@@ -80,6 +80,16 @@ def test_a_jump_is_noticed_by_any_answer_and_nothing_else_is_taken_from_it(both:
     assert both.clock.seconds_since_jump() < 1
 
 
+def test_an_answer_that_tells_the_time_better_than_what_is_known_is_taken(both: Both) -> None:
+    both.ahead += 120
+    both.clock.notice(both.database_now(0.19), both.monotonic, both.monotonic + 0.2)
+    assert both.clock.error_seconds == pytest.approx(0.1)
+    assert abs((both.clock.now() - both.database_now()).total_seconds()) == pytest.approx(0.09, abs=0.001)
+    both.clock.notice(both.database_now(0.0005), both.monotonic, both.monotonic + 0.001)
+    assert both.clock.error_seconds == pytest.approx(0.0005)
+    assert abs((both.clock.now() - both.database_now()).total_seconds()) < 0.001
+
+
 @pytest.mark.parametrize(("ahead", "told"), [(-7.5, True), (-1.9, False), (0.0, False), (1.9, False), (300.0, True)])
 def test_a_machine_whose_clock_is_off_is_told_of_and_nothing_changes(
     both: Both, capsys: pytest.CaptureFixture[str], ahead: float, told: bool
