@@ -28,6 +28,8 @@ INTERVAL_SECONDS: Final = 1.0
 TABLES_EVERY: Final = 5
 """Sizes of tables are asked for with every fifth look: that takes PostgreSQL milliseconds."""
 SHOWN_CORES_MIN: Final = 0.02
+STOLEN: Final = "taken by the host"
+"""Of the machine's cores: what is late in such a second says little about us."""
 _BACKENDS: Final = "SELECT pid, backend_type, application_name FROM pg_stat_activity"
 _TABLES: Final = """
 SELECT coalesce(p.relname, c.relname) AS name, sum(pg_total_relation_size(c.oid))::bigint AS bytes,
@@ -238,7 +240,9 @@ class Course:
     def _cpu_over_time(self) -> dict[str, Line]:
         found: dict[str, Line] = {}
         for before, now, moment in self._spans():
-            for role, share in brief(shares(before.cpu, now.cpu, now.at - before.at)).items():
+            seconds = now.at - before.at
+            stolen = shares(before.machine, now.machine, seconds).get("stolen", 0.0)
+            for role, share in {**brief(shares(before.cpu, now.cpu, seconds)), STOLEN: stolen}.items():
                 line = found.setdefault(f"processor, cores/{role}", Line([], []))
                 line.seconds.append(moment)
                 line.values.append(share)

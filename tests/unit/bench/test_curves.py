@@ -1,5 +1,6 @@
 """What pictures show: nothing that did not happen, and each value where it belongs."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,13 @@ def test_what_was_counted_over_a_time_stands_in_its_middle(tmp_path: Path) -> No
     found = course_of([sample(0, {}), sample(1, {}, 0.5), sample(2, {}, 0.75)], tmp_path).lines_over_time()
     assert found["processor, cores/api"] == Line([0.5, 1.5], [0.5, 0.25])
     assert found["log (WAL), MB per second/written"] == Line([0.5, 1.5], [10.0, 10.0])
+
+
+def test_cores_that_the_host_took_are_drawn_and_only_where_it_took_any(tmp_path: Path) -> None:
+    calm, name = [sample(0, {}), sample(1, {}, 0.5), sample(2, {}, 1.0)], "processor, cores/taken by the host"
+    assert name not in course_of(calm, tmp_path).lines_over_time()
+    taken = [replace(each, machine={"stolen": stolen}) for each, stolen in zip(calm, (7.0, 7.0, 7.5), strict=True)]
+    assert course_of(taken, tmp_path).lines_over_time()[name] == Line([0.5, 1.5], [0.0, 0.5])
 
 
 def test_a_panel_without_values_is_left_out_and_a_single_value_is_seen(
