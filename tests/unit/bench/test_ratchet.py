@@ -122,6 +122,30 @@ def test_what_others_take_of_the_machine_does_not_count(ratchet) -> None:
     assert ratchet.unhindered(waiting, "future") == pytest.approx(10_000 / 0.9)
 
 
+@pytest.mark.parametrize(("crowded", "ratio", "measured"), [(2, 0.8, 3), (99, 0.3, 9)])
+async def test_pairs_beside_which_others_take_much_are_set_aside_but_not_for_ever(
+    ratchet, monkeypatch: pytest.MonkeyPatch, crowded: int, ratio: float, measured: int
+) -> None:
+    taken = []
+
+    def found(rate: float, stolen: float) -> dict[str, Any]:
+        machine = {"busy": 1.5, "idle": 0.5 - stolen, "disk_wait": 0.0, "stolen": stolen}
+        return {"jobs_per_second": rate * (2 - stolen) / 2, "cpu": {"all": 1.5}, "machine": machine}
+
+    async def floor(self: Any, mode: str) -> dict[str, Any]:
+        return found(20_000.0, 0.0)
+
+    async def ours(self: Any, mode: str) -> dict[str, Any]:
+        taken.append(mode)
+        return found(6_000.0, 0.51) if len(taken) <= crowded else found(16_000.0, 0.0)
+
+    monkeypatch.setattr(ratchet.Sides, "_floor", floor)
+    monkeypatch.setattr(ratchet.Sides, "_ours", ours)
+    sides = ratchet.Sides(None, "", 0)
+    assert await sides.pair("immediate", 0) == pytest.approx(ratio)
+    assert len(taken) == measured
+
+
 # --- rounds -----------------------------------------------------------------------------------------------
 
 
