@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from hourhand.model.errors import DatabaseUnavailable
 from hourhand.model.job import PRIORITIES
 from hourhand.ports.stores import EPOCH, Head, Lane, LiveRunStore
 from hourhand.runtime.clock import DatabaseClock
@@ -118,7 +119,7 @@ class Looking:
         begun, lanes = self._clock.now(), frozenset(self._lanes())
         try:
             found = await self._live_runs.peek_ready([*lanes])
-        except Exception as fault:
+        except DatabaseUnavailable as fault:
             emit(Event.LOOP_FAILED, loop="thorough look", error=f"{type(fault).__name__}: {fault}")
             return None
         finally:
