@@ -184,6 +184,8 @@ class LongLooks:
         self.store = store
         self.executor = Executor(store, at_once, clock=clock or SetClock(at(0)))
         self.may_end, self.ended, self.fault = asyncio.Event(), asyncio.Event(), False
+        self.passed_by = asyncio.Event()
+        """One has seen all that it will see, and has not ended."""
         self._monkeypatch = monkeypatch
         self._peek_ready = store.live_runs.peek_ready
 
@@ -196,6 +198,7 @@ class LongLooks:
 
     async def _wait(self, *args: Any) -> list[Head]:
         heads = await self._peek_ready(*args)
+        self.passed_by.set()
         await self.may_end.wait()
         if self.fault:
             raise DatabaseUnavailable("it takes too long")
@@ -254,6 +257,8 @@ async def test_a_run_that_came_after_a_long_look_had_passed_by_is_not_forgotten_
     looking, clock = long_looks.executor.receiver.looking, long_looks.executor.clock
     assert isinstance(clock, SetClock)
     await looking.look()
+    async with asyncio.timeout(5):
+        await long_looks.passed_by.wait()
     await insert(long_looks.store, due_job(at(-0.5)))
     [seen] = await looking.look()  # and there is no room for it
     clock.time = at(5)
