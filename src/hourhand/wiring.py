@@ -98,7 +98,7 @@ class Node:
         self.ids = IdSource()
         self.name = node_name(config, self.role)
         settings = config.database if self.role == "api" else for_loops(config.database)
-        self.database = Database(settings, self.role, plan_once=self.role != "scheduler")
+        self.database = Database(settings, self.role, plan_once=True)
         self.store = store_on(self.database, self.priority_wait)
         self.bus = PostgresEventBus(self.database, config.database, self.role)
         self.blobs = blobs_for(config.blobs, config.home)

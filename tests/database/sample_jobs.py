@@ -127,10 +127,11 @@ class OpenTransaction:
         await self._store.database.fetch_on(
             self._db, self._queries["advance_cursors"], node_id=node_id, epoch=epoch, now=START,
             job_ids=[move.job_id],
-            expected=[move.expected.timestamp()], versions=[move.version], next_fires=[move.next_fire],
-            run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
-            run_job_ids=[move.job_id] * len(move.fires), run_dues=[due.timestamp() for due in move.fires],
-            run_ready=[due.timestamp() for due in move.fires],
+            expected=[move.expected.timestamp()], versions=[move.version],
+            next_fires=[move.next_fire], run_ids=[None],
+            other_run_ids=[scheduled_run_id(due, move.job_id) for due in move.fires],
+            other_job_ids=[move.job_id] * len(move.fires), other_dues=[due.timestamp() for due in move.fires],
+            other_ready=[due.timestamp() for due in move.fires],
             missed_job_ids=[], **columns_of([], "missed_"),
         )  # fmt: skip
 

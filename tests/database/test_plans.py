@@ -165,21 +165,34 @@ async def test_firing_jobs_that_run_once_reads_what_is_due_and_nothing_else(grou
 
 @both_ways
 async def test_due_cursors_are_read_in_order_of_time(ground: Ground, settled: bool) -> None:
-    span = {"since": EPOCH, "until": at(2000)}
+    span = {"since": EPOCH, "shard": 0, "until": at(2000)}
     plan = await explain(ground, "timetable.sql", "due_cursors", settled, node_id=1, epoch=1, limit=500, **span)
     assert_by_index(plan, ground, 5000, rows=500)
 
 
 @both_ways
+async def test_who_reads_on_in_a_crowd_does_not_walk_over_what_he_has_read(ground: Ground, settled: bool) -> None:
+    schema, due = ground.database.schema, at(10 * JOBS)  # behind all others, whose looks it must not lie in the way of
+    crowd = f"UPDATE {schema}.timetable SET next_fire = '{due.isoformat()}' WHERE recurring AND shard % 4 = 1"
+    span = {"since": due, "shard": 1010, "until": due}
+    plan = await explain(
+        ground, "timetable.sql", "due_cursors", settled, after=crowd, node_id=1, epoch=1, limit=500, **span
+    )
+    assert_by_index(plan, ground, 5000)
+    assert 0 < plan.rows < 500
+
+
+@both_ways
 async def test_a_look_at_the_timetable_when_nothing_is_due_costs_nothing(ground: Ground, settled: bool) -> None:
-    for name in ("fire_once", "due_cursors"):
-        span = {"since": EPOCH, "until": at(-1)}
+    for name, shard in (("fire_once", {}), ("due_cursors", {"shard": 0})):
+        span = {"since": EPOCH, "until": at(-1), **shard}
         plan = await explain(ground, "timetable.sql", name, settled, node_id=1, epoch=1, limit=500, **span)
         assert_by_index(plan, ground, 50, rows=0)
 
 
 @both_ways
-async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settled: bool) -> None:
+@pytest.mark.parametrize("others", [False, True], ids=["on time", "late"])
+async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, others: bool, settled: bool) -> None:
     numbers = [1 + 2 * place for place in range(200)]
     jobs = [ground.jobs[number] for number in numbers]
     later = [ground.due(number) + timedelta(days=5) for number in numbers]
@@ -187,9 +200,11 @@ async def test_cursors_are_moved_by_the_ids_of_their_jobs(ground: Ground, settle
         ground, "timetable.sql", "advance_cursors", settled,
         now=at(0),
         node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers],
-        versions=[1] * 200,
-        next_fires=later, run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
-        run_job_ids=jobs, run_dues=[due.timestamp() for due in later], run_ready=[due.timestamp() for due in later],
+        versions=[1] * 200, next_fires=later,
+        run_ids=[None if others else scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)],
+        other_run_ids=[scheduled_run_id(due, job) for due, job in zip(later, jobs, strict=True)] * others,
+        other_job_ids=jobs * others, other_dues=[due.timestamp() for due in later] * others,
+        other_ready=[due.timestamp() for due in later] * others,
         missed_job_ids=[], **columns_of([], "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 12_000, rows=200)
@@ -212,6 +227,17 @@ async def test_cursors_with_budgets_and_calendars_are_moved_by_the_ids_of_their_
         run_job_ids=jobs, run_dues=later, run_ready=later, missed_job_ids=jobs, **columns_of(left_out, "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 16_000, rows=200)
+
+
+@both_ways
+async def test_the_last_page_of_cursors_in_changed_zones_costs_as_much_as_the_first(
+    ground: Ground, settled: bool
+) -> None:
+    for number in (1, JOBS - 600):  # a millisecond lies between the ids of two jobs
+        last_id = lowest_id_at(START + timedelta(milliseconds=number))
+        page = {"zones": ["UTC"], "last_id": last_id, "since_id": lowest_id_at(at(0)), "limit": 200}
+        plan = await explain(ground, "zones.sql", "cursors_in_zones", settled, **page)
+        assert_by_index(plan, ground, 10_000, rows=200)
 
 
 @both_ways
@@ -522,7 +548,8 @@ async def test_what_was_missed_goes_on_in_the_row_of_its_own_job(ground: Ground,
         now=at(0),
         node_id=1, epoch=1, job_ids=jobs, expected=[ground.due(number).timestamp() for number in numbers],
         versions=[1] * 200,
-        next_fires=[at(86_400)] * 200, run_ids=[], run_job_ids=[], run_dues=[], run_ready=[], missed_job_ids=jobs,
+        next_fires=[at(86_400)] * 200, run_ids=[None] * 200, other_run_ids=[], other_job_ids=[],
+        other_dues=[], other_ready=[], missed_job_ids=jobs,
         **columns_of(missed, "missed_"),
     )  # fmt: skip
     assert_by_index(plan, ground, 12_000)
@@ -537,6 +564,20 @@ async def test_without_a_pause_nobody_looks_at_more_than_an_empty_table(ground: 
         ("end_pauses_over", {"now": at(0)}),
     ):
         assert_by_index(await explain(ground, "pauses.sql", name, settled, **values), ground, 20)
+
+
+@both_ways
+async def test_while_a_pause_holds_many_nobody_walks_over_them_to_find_what_may_go_on(
+    ground: Ground, settled: bool
+) -> None:
+    schema = ground.database.schema
+    held = f"""
+        WITH pause AS (INSERT INTO {schema}.pauses (namespace_id, labels, paused_at, paused_by, catch_up, settled)
+                       VALUES ({NAMESPACE}, '{{}}', '{at(-1).isoformat()}', 'ada', 'none', false) RETURNING pause_id)
+        INSERT INTO {schema}.resting (job_id, next_fire, pause_id)
+        SELECT t.job_id, t.next_fire, pause_id FROM {schema}.timetable t, pause WHERE t.recurring"""
+    plan = await explain(ground, "pauses.sql", "wake_resting", settled, after=held, now=at(0), limit=5000)
+    assert_by_index(plan, ground, 200, rows=0)
 
 
 @both_ways

@@ -11,7 +11,7 @@ import pytest
 from sample_jobs import START, at, every, execute, insert, new_job, once, own_all_shards, planning, rows
 
 from hourhand.model.catchup import CatchUpPolicy, MissedRange
-from hourhand.model.ids import scheduled_run_id
+from hourhand.model.ids import scheduled_run_id, shard_of
 from hourhand.model.states import Reason
 from hourhand.ports.stores import Move
 from hourhand.wiring import Store
@@ -121,6 +121,18 @@ async def test_whoever_reads_as_many_due_cursors_as_he_asked_for_is_told_that_th
     await insert(store, *(new_job(every(10), next_due=at(1)) for _ in range(3)))
     few, more = await store.timetable.due_cursors(node_id, epoch, at(10), 2)
     assert (len(few), more) == (2, True)
+
+
+async def test_whoever_reads_on_at_an_instant_begins_with_the_shard_at_which_he_stopped(store: Store) -> None:
+    node_id, epoch = await own_all_shards(store)
+    jobs = await insert(store, *(new_job(every(10), next_due=at(1)) for _ in range(20)))
+    [later] = await insert(store, new_job(every(10), next_due=at(2)))
+    few, _ = await store.timetable.due_cursors(node_id, epoch, at(10), 8)
+    stopped = shard_of(few[-1].job_id)
+    rest, _ = await store.timetable.due_cursors(node_id, epoch, at(10), 100, at(1), stopped)
+    assert {cursor.job_id for cursor in few} | {cursor.job_id for cursor in rest} == {*jobs, later}
+    assert all(shard_of(cursor.job_id) >= stopped for cursor in rest[:-1])
+    assert rest[-1].job_id == later, "in a lower shard or not: it is due later"
 
 
 async def test_a_job_that_is_changed_between_the_two_looks_is_left_for_the_next(

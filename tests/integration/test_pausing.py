@@ -1,6 +1,6 @@
 """Pauses of a job, a label, a queue, a namespace and the cluster: what is due meanwhile makes no run, and is told."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from pause_stage import BEAT, CALLER, LABEL, SCOPES, PauseStage
@@ -21,6 +21,25 @@ WIDE = [scope for scope in SCOPES if scope is not PauseScope.JOB]
 @pytest.fixture
 async def stage(store: Store) -> PauseStage:
     return await PauseStage(store).open()
+
+
+@pytest.mark.parametrize("scope", WIDE)
+async def test_a_plan_that_takes_long_goes_no_further_than_what_a_pause_holds(
+    stage: PauseStage, scope: PauseScope, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await stage.job(first=60)
+    await stage.pause(scope, job_id, 0)
+    await stage.go(57.9)
+    await stage.job(labels={"team": "other"}, queue="other", first=59)  # so that there is something to plan
+    hold = stage.scheduler.keeper.hold
+
+    async def slowly(*instants: datetime) -> None:
+        await hold(*instants)
+        stage.clock.time = at(58.1)  # from here on 60 is within the horizon
+
+    monkeypatch.setattr(stage.scheduler.keeper, "hold", slowly)
+    await stage.scheduler.planner.run_once()
+    assert job_id not in {row["job_id"] for row in await rows(stage.store, "live_runs")}
 
 
 @pytest.mark.parametrize("scope", SCOPES)

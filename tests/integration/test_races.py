@@ -17,6 +17,7 @@ from hourhand.ports.event_bus import EventBus
 from hourhand.ports.stores import EPOCH, Wish
 from hourhand.runtime.ids import IdSource
 from hourhand.scheduler.planner import BUDGET_SECONDS
+from hourhand.scheduler.writes import Writes
 from hourhand.wiring import Store
 
 CALLER = Caller("ada", NAMESPACE, "default")
@@ -56,7 +57,8 @@ async def test_jobs_on_time_do_not_wait_for_those_that_missed_a_day(store: Store
     [on_time] = await insert(store, new_job(every(1), next_due=at(day + 1)))
     begun = time.monotonic()
 
-    await scheduler.planner._plan_batch(EPOCH)  # one batch, not all of them
+    async with Writes(scheduler.planner._write) as writes:
+        await scheduler.planner._plan_batch(EPOCH, 0, at(day + 2), writes)  # one batch, not all of them
 
     fired = {row["job_id"] for row in await rows(store, "live_runs")}
     assert on_time in fired

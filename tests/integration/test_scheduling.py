@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from crew import Scheduler, SetClock
@@ -30,7 +31,7 @@ from hourhand.model.outcome import Succeeded
 from hourhand.model.policy import Policy
 from hourhand.model.states import RunState
 from hourhand.ports.event_bus import Topic
-from hourhand.ports.stores import TimetableStore
+from hourhand.ports.stores import Cursor, Move, TimetableStore
 from hourhand.scheduler import planner
 from hourhand.scheduler.leadership import AFTER_SECONDS
 from hourhand.scheduler.settings import SchedulerSettings
@@ -221,6 +222,72 @@ async def test_a_follower_tries_again_when_the_lease_of_the_leader_can_be_over(s
     await execute(store, "UPDATE hourhand.leases SET lease_until = clock_timestamp()")
     await second.leadership.run_once()
     assert second.leadership.epoch == 2
+
+
+async def test_a_crowd_of_one_instant_is_planned_while_earlier_parts_are_still_written_and_nothing_of_it_twice(
+    store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "PART", 7)
+    scheduler = await Scheduler(store, clock).join("alone")
+    await scheduler.leadership.run_once()
+    await scheduler.lookout.run_once()
+    jobs = await insert(store, *(new_job(every(60), next_due=at(0)) for _ in range(230)))  # batches of fifty
+    advance, under_way = store.timetable.advance_cursors, 0
+    together, moved = set[int](), Counter[UUID]()
+
+    async def noted(node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
+        nonlocal under_way
+        moved.update(move.job_id for move in moves)
+        under_way += 1
+        together.add(under_way)
+        made = await advance(node_id, epoch, moves, now)
+        under_way -= 1
+        return made
+
+    monkeypatch.setattr(store.timetable, "advance_cursors", noted)
+    await scheduler.planner.run_once()
+    assert under_way == 0, "it returns when all is written"
+    assert together == {1, 2}
+    assert moved == Counter(jobs)
+    assert {row["job_id"] for row in await rows(store, "live_runs")} == set(jobs)
+
+
+@pytest.mark.parametrize("batch_max", [1, 3, 10])
+async def test_a_crowd_is_planned_in_batches_that_are_smaller_than_what_is_under_way(
+    store: Store, clock: SetClock, batch_max: int
+) -> None:
+    scheduler = Scheduler(store, clock, SchedulerSettings(batch_max=batch_max, horizon_seconds=2.0))
+    await scheduler.join("alone")
+    await scheduler.leadership.run_once()
+    await scheduler.lookout.run_once()
+    jobs = await insert(store, *(new_job(every(60), next_due=at(0)) for _ in range(40)))
+    async with asyncio.timeout(60):
+        await scheduler.planner.run_once()
+    assert {row["job_id"] for row in await rows(store, "live_runs")} == set(jobs)
+
+
+async def test_a_cursor_that_somebody_puts_elsewhere_while_others_are_still_written_is_planned_from_there(
+    store: Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = await Scheduler(store, clock).join("alone")
+    await scheduler.leadership.run_once()
+    await scheduler.lookout.run_once()
+    jobs = await insert(store, *(new_job(every(60), next_due=at(0)) for _ in range(50)))  # one batch, one part
+    read, reads = store.timetable.due_cursors, 0
+
+    async def put_elsewhere(*asked: Any) -> tuple[list[Cursor], bool]:
+        nonlocal reads
+        reads += 1
+        if reads == 2:  # nobody has waited yet for what was begun after the first
+            async with asyncio.timeout(60):
+                while at(0) in {row["next_fire"] for row in await rows(store, "timetable")}:
+                    await asyncio.sleep(0)
+            await execute(store, "UPDATE hourhand.timetable SET next_fire = $2 WHERE job_id = $1", jobs[0], at(1))
+        return await read(*asked)
+
+    monkeypatch.setattr(store.timetable, "due_cursors", put_elsewhere)
+    await scheduler.planner.run_once()
+    assert {row["next_fire"] for row in await rows(store, "timetable")} == {at(60)}
 
 
 class Answers:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
+import msgspec
 from msgspec.structs import replace as with_fields
 
 from hourhand.model import counting
@@ -83,8 +84,7 @@ class MissedRange:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do with a job whose cursor has come up."""
 
     fires: list[datetime]

@@ -88,15 +88,9 @@ def next_instant(
 
     `next_local` gives the schedule's first naive local time strictly later than the one it is handed.
     """
-    if zone.key == "UTC":
-        found = next_local(after.replace(tzinfo=None))
-        return found and found.replace(tzinfo=UTC)
-    offset = _steady_offset(zone, after.toordinal())
-    if offset is not None:  # the short way, on nearly every day of the year
-        local = next_local((after + offset).replace(tzinfo=None))
-        if local is not None and (there := _steady_offset(zone, local.toordinal())) is not None:
-            # Clocks that are set on the way do no harm: had they touched a time, it would be the next one.
-            return local.replace(tzinfo=UTC) - there
+    found = next_steady(after, next_local, zone)
+    if found is not None:
+        return found
     wall = after.astimezone(zone)
     ahead = _next_ahead(after, wall, next_local, zone, rule)
     if not rule.second_pass or not _repeats(wall):
@@ -104,6 +98,19 @@ def next_instant(
     # Inside the first pass, local times that lie behind on the clock are still to come once more.
     again = _next_in_second_pass(after, wall, next_local, zone)
     return min(ahead, again) if ahead and again else ahead or again
+
+
+def next_steady(after: datetime, next_local: Callable[[datetime], datetime | None], zone: ZoneInfo) -> datetime | None:
+    """The short way, enough on nearly every day of the year. None: clocks are set near by, or nothing follows."""
+    offset = _steady_offset(zone, after.toordinal())
+    if offset is None:
+        return None
+    local = next_local((after + offset).replace(tzinfo=None))
+    if local is None:
+        return None
+    there = _steady_offset(zone, local.toordinal())
+    # Clocks that are set on the way do no harm: had they touched a time, it would be the next one.
+    return None if there is None else local.replace(tzinfo=UTC) - there
 
 
 def instants_of(local: datetime, zone: ZoneInfo, rule: DstRule) -> list[datetime]:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec.structs import replace as with_fields
+
 from hourhand.model.catchup import CatchUp, CatchUpPolicy, MissedRange, PauseSpan, Plan, least, plan
 from hourhand.model.exclusion import TimingAround, plan_around
 from hourhand.model.schedule import Timing
@@ -68,7 +70,7 @@ def within(runs_left: int | None, planned: Plan) -> Plan:
         return planned
     fires = planned.fires[:runs_left]
     missed = [gap for gap in planned.missed if not fires or gap.first < fires[-1]]
-    return replace(planned, fires=fires, missed=missed, next_due=None)
+    return with_fields(planned, fires=fires, missed=missed, next_due=None)
 
 
 def overdue(

@@ -28,6 +28,7 @@ from hourhand.model.local_time import (
     format_instant,
     load_zone,
     next_instant,
+    next_steady,
     parse_instant,
 )
 from hourhand.model.rrule import RRule
@@ -132,9 +133,12 @@ class CronSchedule:
     recurring: ClassVar[bool] = True
 
     def next_after(self, instant: datetime, timing: "Timing") -> datetime | None:
-        cron = Cron.parse(self.text, self.seed)
+        cron, zone = Cron.parse(self.text, self.seed), load_zone(timing.zone)
+        found = next_steady(instant, cron.next_local, zone)
+        if found is not None:
+            return found
         rule = _dst_rule(cron.is_fixed_time, timing.gap, timing.overlap)
-        return next_instant(instant, cron.next_local, load_zone(timing.zone), rule)
+        return next_instant(instant, cron.next_local, zone, rule)
 
     def to_json(self) -> dict[str, Any]:
         return {"cron": self.text, "seed": self.seed}

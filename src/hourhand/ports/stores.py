@@ -114,8 +114,8 @@ class JobStore(Protocol):
         are of a pause; a paused job keeps the beginning of its pause. `catch_up`: what of it is run when resumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+# Structs, as are plans: one of each is made for every occurrence, in a fifth of the time.
+class Cursor(msgspec.Struct, frozen=True):
     job_id: UUID
     next_fire: datetime
     version: int
@@ -127,8 +127,7 @@ class Cursor:
     """See `Timing.is_apart`; known beforehand, because it is asked for every cursor that falls due."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """A cursor's step: the runs it makes, what it missed, where it goes."""
 
     job_id: UUID
@@ -151,9 +150,10 @@ class TimetableStore(Protocol):
         older than `since` is passed over, here and below."""
 
     async def due_cursors(
-        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH, shard: int = 0
     ) -> tuple[list[Cursor], bool]:
-        """Recurring jobs of own shards that fall due up to `until`, earliest first; and whether there may be more."""
+        """Recurring jobs of own shards that fall due up to `until`, earliest first, at one instant by their shards; and
+        whether there may be more. Of those at `since` itself lower shards than `shard` are passed over."""
 
     async def advance_cursors(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
         """Moves cursors that still stand where they are expected to. One ready time per run made. A run of a job that

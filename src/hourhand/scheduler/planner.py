@@ -4,13 +4,13 @@ Whether it still owns them is decided inside each statement. A planner that come
 cursor, never from now; what was missed meanwhile is planned by the job's own catch-up policy.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from hourhand.model.catchup import GRACE, CatchUpPolicy, PauseSpan, plan
+from hourhand.model.ids import shard_of
 from hourhand.model.schedule import Timing
 from hourhand.ports.event_bus import EventBus, Topic
 from hourhand.ports.stores import EPOCH, Cursor, Move, TimetableStore
@@ -20,6 +20,7 @@ from hourhand.scheduler.apart import move_apart
 from hourhand.scheduler.pause_keeper import PauseKeeper
 from hourhand.scheduler.settings import SchedulerSettings
 from hourhand.scheduler.unplannable import Unplannable
+from hourhand.scheduler.writes import Writes, place_of
 
 PART = 500
 """Cursors that are computed in one go."""
@@ -79,14 +80,14 @@ class Planner:
         paused = await self._pauses.in_force()
         if paused:
             now = self._clock.now()
-            await self._pauses.hold(now, now + self._horizon)
+            held = now + self._horizon
+            await self._pauses.hold(now, held)
             self._planned_until = EPOCH  # what a pause held comes back behind what was planned
         upcoming = await self._look()
-        until = self._clock.now() + self._horizon
+        # To the end the same: what falls due later is not held, however long it takes to plan what is.
+        until = held if paused else self._clock.now() + self._horizon
         if upcoming is not None and upcoming <= until:
-            since: datetime | None = upcoming
-            while since is not None:
-                since = await self._plan_batch(since, paused)
+            await self._plan_all(upcoming, until, paused)
             upcoming = await self._timetable.next_cursor(upcoming)
         if owned == self._epoch:
             self._planned_until = until
@@ -111,41 +112,43 @@ class Planner:
         look.end()
         return upcoming
 
-    async def _plan_batch(self, since: datetime, paused: bool = False) -> datetime | None:
-        """One batch of each sort. From when on there may be more; None when there is none."""
+    async def _plan_all(self, upcoming: datetime, until: datetime, paused: bool) -> None:
+        async with Writes(self._write) as writes:
+            since: tuple[datetime, int] | None = upcoming, 0
+            while since is not None:
+                since = await self._plan_batch(*since, until, writes, paused)
+
+    async def _plan_batch(
+        self, since: datetime, shard: int, until: datetime, writes: Writes, paused: bool = False
+    ) -> tuple[datetime, int] | None:
+        """One batch of each sort. From when and which shard on there may be more; None when there is none. The last
+        parts of a batch are still written while the next one is read."""
         now = self._clock.now()
-        until, limit, node_id = now + self._horizon, self._settings.batch_max, self._node_id()
+        limit, node_id = self._settings.batch_max, self._node_id()
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
-        cursors, more = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since)
         self._announce(once, now)
+        under_way = writes.places()
+        found, more = await self._timetable.due_cursors(node_id, self._epoch, until, limit, since, shard)
+        cursors = [cursor for cursor in found if place_of(cursor) not in under_way] if under_way else found
         late = [cursor.job_id for cursor in cursors if cursor.next_fire <= now] if paused else ()
         self._spans = await self._pauses.spans_of(late) if late else _NO_SPANS
-        moved = await self._advance(cursors, node_id, now)
+        moved = 0
+        for moves in self._moves(cursors, now):
+            moved += len(moves)
+            await writes.begin(moves, now)
         # What was moved left dead entries behind in the index: not to be walked over again with each batch.
-        goes_on = [max(once)] if len(once) >= limit else []
+        goes_on = [(max(once), 0)] if len(once) >= limit else []
         if moved < len(cursors):
-            goes_on.append(since)
+            goes_on.append((since, shard))
         elif more and cursors:
-            goes_on.append(cursors[-1].next_fire)
+            goes_on.append((cursors[-1].next_fire, shard_of(cursors[-1].job_id)))
+        elif more and found:  # nothing but what is under way: there is more behind it, and that comes first
+            await writes.end()
+            goes_on.append((since, shard))
         return min(goes_on, default=None)
 
-    async def _advance(self, cursors: Sequence[Cursor], node_id: int, now: datetime) -> int:
-        """Moves cursors, in parts: the database writes one while the next is computed. How many were to be moved."""
-        moved = 0
-        writing: asyncio.Task[list[datetime]] | None = None
-        try:
-            for moves in self._moves(cursors, now):
-                moved += len(moves)
-                if writing is not None:
-                    self._announce(await writing, now)
-                writing = asyncio.create_task(self._timetable.advance_cursors(node_id, self._epoch, moves, now))
-                await asyncio.sleep(0)  # it is on its way
-            if writing is not None:
-                self._announce(await writing, now)
-        finally:
-            if writing is not None:
-                writing.cancel()
-        return moved
+    async def _write(self, moves: Sequence[Move], now: datetime) -> None:
+        self._announce(await self._timetable.advance_cursors(self._node_id(), self._epoch, moves, now), now)
 
     def _moves(self, cursors: Sequence[Cursor], now: datetime) -> Iterator[list[Move]]:
         """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence

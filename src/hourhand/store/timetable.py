@@ -1,16 +1,16 @@
 """The cursor of every job that is still to fall due, and the runs that moving it makes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
+from msgspec.structs import replace
 
 from hourhand.database.connections import Database, Record
 from hourhand.database.queries import load_queries
-from hourhand.model.catchup import CatchUpPolicy, ready_when_made
+from hourhand.model.catchup import MADE_LATE, CatchUpPolicy, ready_when_made
 from hourhand.model.exclusion import around
 from hourhand.model.ids import scheduled_run_id
 from hourhand.model.schedule import Timing, timing_from_json
@@ -42,10 +42,11 @@ class Timetable:
         return await self._make_runs("fire_once", node_id=node_id, epoch=epoch, since=since, until=until, limit=limit)
 
     async def due_cursors(
-        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH
+        self, node_id: int, epoch: int, until: datetime, limit: int, since: datetime = EPOCH, shard: int = 0
     ) -> tuple[list[Cursor], bool]:
+        query = self._queries["due_cursors"]
         rows = await self._database.fetch(
-            self._queries["due_cursors"], node_id=node_id, epoch=epoch, since=since, until=until, limit=limit
+            query, node_id=node_id, epoch=epoch, since=since, shard=shard, until=until, limit=limit
         )
         if epoch != self._epoch:  # perhaps after a fail-over, which may have taken a version back
             self._epoch = epoch
@@ -91,11 +92,22 @@ class Timetable:
         return await self._advance(node_id, epoch, moves, now)
 
     async def _advance(self, node_id: int, epoch: int, moves: Sequence[Move], now: datetime) -> list[datetime]:
-        fires = [
-            (scheduled_run_id(due, move.job_id), move.job_id, due, ready_when_made(due, now))
-            for move in moves
-            for due in move.fires
-        ]
+        late = now - MADE_LATE
+        run_ids: list[UUID | None] = []
+        """Of the run at the due time where the cursor stands: nearly always there is that one and no other."""
+        others: list[tuple[UUID, UUID, datetime, datetime]] = []
+        for move in moves:
+            fires, at = move.fires, 0
+            if fires and fires[0] == move.expected >= late:
+                run_ids.append(scheduled_run_id(move.expected, move.job_id))
+                at = 1
+            else:
+                run_ids.append(None)
+            if len(fires) > at:
+                job_id = move.job_id
+                others += [
+                    (scheduled_run_id(due, job_id), job_id, due, ready_when_made(due, now)) for due in fires[at:]
+                ]
         missed = [(move.job_id, row) for move in moves if move.missed for row in ledger_rows(move.missed)]
         return await self._make_runs(
             "advance_cursors",
@@ -105,11 +117,12 @@ class Timetable:
             job_ids=[move.job_id for move in moves],
             expected=[move.expected.timestamp() for move in moves],
             versions=[move.version for move in moves],
-            next_fires=[move.next_fire for move in moves],
-            run_ids=[fire[0] for fire in fires],
-            run_job_ids=[fire[1] for fire in fires],
-            run_dues=[fire[2].timestamp() for fire in fires],
-            run_ready=[fire[3].timestamp() for fire in fires],
+            next_fires=[move.next_fire for move in moves],  # as times: they may be far
+            run_ids=run_ids,
+            other_run_ids=[run[0] for run in others],
+            other_job_ids=[run[1] for run in others],
+            other_dues=[run[2].timestamp() for run in others],
+            other_ready=[run[3].timestamp() for run in others],
             missed_job_ids=[job_id for job_id, _ in missed],
             **columns_of([row for _, row in missed], "missed_"),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from hourhand.database.connections import Database
@@ -12,6 +13,9 @@ from hourhand.model.schedule import OnExcluded, timing_from_json
 from hourhand.ports.zone_stores import CursorPage, ZonedCursor
 from hourhand.store.jsons import from_json
 from hourhand.store.timing_facts import TimingFacts
+
+_FIRST: Final = UUID(int=0)
+"""Before the ids of all jobs."""
 
 
 class Zones:
@@ -38,9 +42,8 @@ class Zones:
     async def cursors_in_zones(
         self, zones: Sequence[str], after: UUID | None, since: datetime, limit: int
     ) -> CursorPage:
-        rows = await self._database.fetch(
-            self._queries["cursors_in_zones"], zones=zones, after=after, since_id=lowest_id_at(since), limit=limit
-        )
+        query, since_id = self._queries["cursors_in_zones"], lowest_id_at(since)
+        rows = await self._database.fetch(query, zones=zones, last_id=after or _FIRST, since_id=since_id, limit=limit)
         timings = {row["job_id"]: timing_from_json(from_json(row["timing"])) for row in rows if row["timing"]}
         # Where others stand does not depend on calendars: their cursors visit every due time.
         waiting = [job_id for job_id, timing in timings.items() if timing.on_excluded is OnExcluded.NEXT_ALLOWED]

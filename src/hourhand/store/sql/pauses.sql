@@ -110,19 +110,25 @@ SELECT r.run_id FROM hourhand.live_runs r, hourhand.pauses p
  LIMIT @limit;
 
 -- name: wake_resting
--- Cursors of pauses that are over go back into the timetable; planners find them there, late.
+-- Cursors of pauses that are over go back into the timetable; planners find them there, late. Asked with every plan while
+-- there is a pause: each sort goes by its own index, and neither asks for an order, or all that rest would be walked over.
 WITH over AS MATERIALIZED (
     SELECT r.job_id FROM hourhand.resting r
      WHERE r.pause_id = ANY (ARRAY(SELECT p.pause_id FROM hourhand.pauses p
                                     WHERE NOT p.settled AND (p.ended_at IS NOT NULL OR p.until <= @now)))
-        OR (r.until <= @now AND NOT EXISTS (SELECT FROM hourhand.timetable t WHERE t.job_id = r.job_id AND t.recurring))
-     ORDER BY r.job_id
+     LIMIT @limit
+       FOR UPDATE SKIP LOCKED
+), own AS MATERIALIZED (
+    SELECT r.job_id FROM hourhand.resting r
+     WHERE r.until <= @now
+       AND NOT coalesce((SELECT t.recurring FROM hourhand.timetable t WHERE t.job_id = r.job_id), false)
      LIMIT @limit
        FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM hourhand.resting r USING over o WHERE r.job_id = o.job_id RETURNING r.job_id, r.next_fire
+    DELETE FROM hourhand.resting r USING (SELECT job_id FROM over UNION SELECT job_id FROM own) o
+     WHERE r.job_id = ANY (ARRAY[o.job_id]) RETURNING r.job_id, r.next_fire
 )
-UPDATE hourhand.timetable t SET next_fire = g.next_fire FROM gone g WHERE t.job_id = g.job_id
+UPDATE hourhand.timetable t SET next_fire = g.next_fire FROM gone g WHERE t.job_id = ANY (ARRAY[g.job_id])
 RETURNING t.job_id;
 
 -- name: own_pauses_over

@@ -25,13 +25,13 @@ ON CONFLICT DO NOTHING
 RETURNING date_part('epoch', ready_at) AS ready;                  -- as a number: see instants.py
 
 -- name: due_cursors
--- The recurring jobs of own shards that fall due up to the horizon. When they fall due is asked for apart: a planner knows
--- it of most.
+-- The recurring jobs of own shards that fall due up to the horizon, in order of times and shards, so that who reads on in a
+-- crowd of one instant need not begin with it again. When they fall due is asked for apart: a planner knows it of most.
 SELECT t.job_id, date_part('epoch', t.next_fire) AS due, t.version, t.namespace_id
   FROM hourhand.timetable t
- WHERE t.recurring AND t.next_fire BETWEEN @since AND @until
+ WHERE t.recurring AND (t.next_fire, t.shard) >= (@since, @shard::smallint) AND t.next_fire <= @until
    AND (SELECT s.owner_id = @node_id AND s.epoch <= @epoch FROM hourhand.shards s WHERE s.shard = t.shard)
- ORDER BY t.next_fire
+ ORDER BY t.next_fire, t.shard
  LIMIT @limit;
 
 -- name: read_timings
@@ -46,15 +46,17 @@ SELECT j.job_id, j.version, j.timing, j.catchup
 
 -- name: advance_cursors
 -- Moves cursors from the expected due time and version to the next one, and inserts the runs in between. A cursor that
--- was changed meanwhile, or whose shard was lost, does not move, and then its runs are not inserted either.
+-- was changed meanwhile, or whose shard was lost, does not move, and then its runs are not inserted either. Nearly every
+-- move makes one run, for the due time at which the cursor stood and ready then: of that comes just the id, with the move.
+-- All other runs come as rows of their own.
 WITH moves AS (
-    SELECT m.job_id, to_timestamp(m.expected) AS expected, m.version, m.next_fire
-      FROM unnest(@job_ids::uuid[], @expected::float8[], @versions::int[], @next_fires::timestamptz[])
-           AS m(job_id, expected, version, next_fire)
+    SELECT m.job_id, to_timestamp(m.expected) AS expected, m.version, m.next_fire, m.run_id
+      FROM unnest(@job_ids::uuid[], @expected::float8[], @versions::int[], @next_fires::timestamptz[], @run_ids::uuid[])
+           AS m(job_id, expected, version, next_fire, run_id)
 ), found AS MATERIALIZED (
     -- One by one, by their index, and then by their places: a plan made otherwise would read the whole table. In order of
     -- places, so that two who move the same ones never wait for each other.
-    SELECT t.place, m.expected, m.version, m.next_fire AS following
+    SELECT t.place, m.expected, m.version, m.next_fire AS following, m.run_id
       FROM moves m
      CROSS JOIN LATERAL (
         SELECT t.ctid AS place FROM hourhand.timetable t
@@ -68,15 +70,25 @@ WITH moves AS (
       FROM found
      WHERE t.ctid = found.place AND found.following IS NOT NULL
        AND t.next_fire = found.expected AND t.version = found.version
-    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
+    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive,
+              found.run_id, found.expected AS due
 ), ended AS (
     DELETE FROM hourhand.timetable t
      USING found
      WHERE t.ctid = found.place AND found.following IS NULL
        AND t.next_fire = found.expected AND t.version = found.version
-    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive
+    RETURNING t.job_id, t.namespace_id, t.lane_id, t.version, t.priority, t.gate_ids, t.expires_after, t.exclusive,
+              found.run_id, found.expected AS due
 ), held AS MATERIALIZED (
     SELECT * FROM moved UNION ALL SELECT * FROM ended
+), made AS (
+    SELECT held.*, held.due AS ready FROM held WHERE held.run_id IS NOT NULL
+     UNION ALL
+    SELECT held.job_id, held.namespace_id, held.lane_id, held.version, held.priority, held.gate_ids, held.expires_after,
+           held.exclusive, u.run_id, to_timestamp(u.due), to_timestamp(u.ready)
+      FROM unnest(@other_run_ids::uuid[], @other_job_ids::uuid[], @other_dues::float8[], @other_ready::float8[])
+           AS u(run_id, job_id, due, ready)
+      JOIN held USING (job_id)
 ), missed AS (
     SELECT x.*, held.version
       FROM unnest(@missed_job_ids::uuid[], @missed_first::timestamptz[], @missed_last::timestamptz[],
@@ -104,18 +116,15 @@ WITH moves AS (
 )
 INSERT INTO hourhand.live_runs (run_id, job_id, scheduled_for, ready_at, namespace_id, lane_id, version, state, priority,
                                 cause, gate_ids, expires_at, waits_on)
-SELECT x.run_id, held.job_id, x.due, x.ready, held.namespace_id, held.lane_id, held.version, behind::int, held.priority, 1,
-       held.gate_ids, x.ready + held.expires_after, CASE WHEN behind THEN 0 END
-  FROM (SELECT u.run_id, u.job_id, to_timestamp(u.due) AS due, to_timestamp(u.ready) AS ready
-          FROM unnest(@run_ids::uuid[], @run_job_ids::uuid[], @run_dues::float8[], @run_ready::float8[])
-               AS u(run_id, job_id, due, ready)) x
-  JOIN held USING (job_id)
+SELECT made.run_id, made.job_id, made.due, made.ready, made.namespace_id, made.lane_id, made.version, behind::int,
+       made.priority, 1, made.gate_ids, made.ready + made.expires_after, CASE WHEN behind THEN 0 END
+  FROM made
  CROSS JOIN LATERAL (
     -- One that is long overdue will hardly be gone in time: the new run waits to be judged, out of the ready index.
-    SELECT held.exclusive AND EXISTS (SELECT FROM hourhand.live_runs e
-                                       WHERE e.job_id = held.job_id AND e.cause <> 0
+    SELECT made.exclusive AND EXISTS (SELECT FROM hourhand.live_runs e
+                                       WHERE e.job_id = made.job_id AND e.cause <> 0
                                          AND e.ready_at <= @now::timestamptz - interval '1 second'
-                                         AND e.run_id < x.run_id) AS behind
+                                         AND e.run_id < made.run_id) AS behind
     OFFSET 0                              -- looked for once, although it is used twice
  ) b
 ON CONFLICT DO NOTHING

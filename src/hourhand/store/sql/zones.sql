@@ -19,14 +19,19 @@ SELECT count(*) AS leads FROM leader;
 -- own. Ids of scheduled runs sort by their due time.
 WITH page AS MATERIALIZED (
     SELECT t.job_id, t.namespace_id, coalesce(r.next_fire, t.next_fire) AS next_fire, t.version, t.recurring
-      FROM hourhand.timetable t LEFT JOIN hourhand.resting r ON r.job_id = t.job_id
-     WHERE @after::uuid IS NULL OR t.job_id > @after
+      FROM hourhand.timetable t
+      LEFT JOIN LATERAL (SELECT r.next_fire FROM hourhand.resting r WHERE r.job_id = t.job_id OFFSET 0) r ON true
+     WHERE t.job_id > @last_id::uuid      -- and nothing beside it: a plan that is kept would walk from the first page on
      ORDER BY t.job_id
      LIMIT @limit
 ), zoned AS MATERIALIZED (
     SELECT p.job_id, j.timing, CASE WHEN j.status = 1 THEN j.pause_until - interval '1 microsecond' END AS paused
       FROM page p
-      JOIN hourhand.jobs j ON j.namespace_id = p.namespace_id AND j.job_id = p.job_id
+     CROSS JOIN LATERAL (
+        SELECT j.timing, j.status, j.pause_until FROM hourhand.jobs j
+         WHERE j.namespace_id = p.namespace_id AND j.job_id = p.job_id
+        OFFSET 0                          -- row by row: joined otherwise, each page would read all jobs
+     ) j
      WHERE p.recurring AND j.timing ->> 'zone' = ANY (@zones::text[])
 )
 SELECT p.job_id, p.next_fire, p.version, z.timing,
