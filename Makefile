@@ -1,5 +1,8 @@
 # Two commands matter: `make up` and `make test`. Everything is installed into .venv.
 PYTHON ?= python3
+# With an empty environment the shell still finds programs, but Python does not find itself.
+PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -11,7 +14,7 @@ up: $(STAMP)
 	@exec $(BIN)/hourhand up
 
 test: $(STAMP)-dev
-	$(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder -m "not measuring"
+	$(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder -m "not measuring" --durations 20
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .

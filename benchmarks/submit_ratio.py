@@ -8,15 +8,18 @@
 
 import argparse
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from pairs import HERE, OURS, Rates, bench, median, refuse_unsound, rounds, run, shares_of
+from pairs import HERE, OURS, Rates, Round, Spare, bench, median, refuse_unsound, rounds, run, shares_of
 
 BARE, FLOOR = "bare", "floor"
 
 
-def measure_requests(pairs: int, seconds: float) -> tuple[list[Rates], list[Rates]]:
-    """Rounds of single submissions, and of gets by id: one server of each side does both, one after the other."""
+def measure_requests(pairs: int, seconds: float, spare: Spare | None = None) -> tuple[list[Round], list[Round]]:
+    """Rounds of single submissions, and of gets by id: one server of each side does both, one after the other. So both
+    of a round are set aside or neither is."""
     gets: list[Rates] = []
 
     def side(of: str) -> float:
@@ -26,18 +29,23 @@ def measure_requests(pairs: int, seconds: float) -> tuple[list[Rates], list[Rate
         gets[-1][of] = float(found["gets_per_second"])
         return float(found["submit_per_second"])
 
-    return rounds("single", pairs, {BARE: lambda: side(BARE), OURS: lambda: side(OURS)}), gets
+    singles = rounds("single", pairs, {BARE: lambda: side(BARE), OURS: lambda: side(OURS)}, spare)
+    return singles, [replace(each, rates=rates) for each, rates in zip(singles, gets, strict=True)]
 
 
-def measure_batches(pairs: int, seconds: float) -> list[Rates]:
+def measure_batches(
+    pairs: int, seconds: float, spare: Spare | None = None, measure: Callable[..., dict[str, Any]] = bench
+) -> list[Round]:
+    """`measure`: who runs our side, if it shall do more than that."""
     command = [sys.executable, str(HERE / "floor_submit.py"), "--seconds", str(seconds), "--json"]
     return rounds(
         "batch",
         pairs,
         {
             FLOOR: lambda: float(run(command)["per_second"]),
-            OURS: lambda: float(bench("submit", "--mode", "batch", "--seconds", str(seconds))["submit_per_second"]),
+            OURS: lambda: float(measure("submit", "--mode", "batch", "--seconds", str(seconds))["submit_per_second"]),
         },
+        spare,
     )
 
 

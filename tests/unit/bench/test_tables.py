@@ -1,6 +1,5 @@
 """What the tables of figures say: the words of a row, what others took, what is computed, and where it is published."""
 
-import importlib
 import os
 import signal
 import subprocess
@@ -13,16 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BENCHMARKS = ROOT / "benchmarks"
-MODULES = ("pairs", "submit_ratio", "table", "cost_model", "publish", "outage", "recurring_rows")
-
-
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The scripts of `benchmarks/`, as they find each other."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return importlib.import_module
 
 
 # --- rows -------------------------------------------------------------------------------------------------
@@ -150,8 +139,9 @@ def test_an_outage_that_left_too_little_behind_is_a_fault_as_one_that_left_too_m
 
 def test_every_figure_that_is_asked_for_has_a_row(scripts: Any) -> None:
     table = scripts("table")
-    asked = {"lifecycle-immediate", "lifecycle-future", "steady-10000", "steady-200", "steady-5000", "recurring"}
-    asked |= {"burst", "immediate", "submit", "flight", "growth", "soak", "idle"}
+    asked = {"lifecycle-immediate", "lifecycle-future", "steady-10000", "steady-200-before", "steady-200-meanwhile"}
+    asked |= {"steady-5000", "recurring", "planner", "burst-5000", "burst-10000", "burst-100000", "immediate"}
+    asked |= {"submit", "flight-async", "flight-http", "flight-process", "growth", "soak", "idle"}
     assert asked <= table.ROWS.keys()
     assert set(table.LONG) <= table.ROWS.keys()
     assert {"growth", "soak"} <= set(table.LONG)
@@ -159,7 +149,8 @@ def test_every_figure_that_is_asked_for_has_a_row(scripts: Any) -> None:
 
 def test_shares_are_of_one_round_and_their_median_counts(scripts: Any) -> None:
     pairs = scripts("pairs")
-    found = [{"hourhand": 50.0, "floor": 100.0}, {"hourhand": 90.0, "floor": 100.0}, {"hourhand": 30.0, "floor": 50.0}]
+    rates = [{"hourhand": 50.0, "floor": 100.0}, {"hourhand": 90.0, "floor": 100.0}, {"hourhand": 30.0, "floor": 50.0}]
+    found = [pairs.Round(each, 0.0) for each in rates]
     assert pairs.shares_of(found, "floor") == [0.5, 0.9, 0.6]
     assert pairs.told_share(found, "floor") == "0.60 × (0.50 to 0.90; 50 of 100/s)"
 
@@ -183,8 +174,8 @@ def test_gets_and_submissions_of_a_round_belong_together(scripts: Any, monkeypat
 
     monkeypatch.setattr(submit_ratio, "_rates", rates)
     singles, gets = submit_ratio.measure_requests(2, 1.0)
-    assert singles == [{"bare": 1.0, "hourhand": 2.0}, {"hourhand": 3.0, "bare": 4.0}]
-    assert gets == [{"bare": 10.0, "hourhand": 20.0}, {"hourhand": 30.0, "bare": 40.0}]
+    assert [each.rates for each in singles] == [{"bare": 1.0, "hourhand": 2.0}, {"hourhand": 3.0, "bare": 4.0}]
+    assert [each.rates for each in gets] == [{"bare": 10.0, "hourhand": 20.0}, {"hourhand": 30.0, "bare": 40.0}]
 
 
 def test_what_others_took_is_what_was_busy_beyond_ours_and_what_the_host_took(scripts: Any) -> None:
