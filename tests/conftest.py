@@ -2,7 +2,7 @@
 
 import functools
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +12,7 @@ from clean_schema import SCHEMA, CleanSchema
 from hourhand.database import queries
 from hourhand.database.connections import Database, DatabaseSettings
 from hourhand.database.embedded import EmbeddedServer
+from stuck import ended_when_stuck
 
 # Whoever starts the tests in the background may have them ignore Ctrl-C, and every process they start would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -42,6 +43,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {path: 0.85 * number / len(waiting) for number, path in enumerate(waiting)}
     place |= {path: number / len(computing) for number, path in enumerate(computing)}
     items[:] = [item for path in sorted(files, key=lambda path: place[path]) for item in files[path]]
+
+
+@pytest.hookimpl(wrapper=True)
+def _end_when_stuck(item: pytest.Item) -> Generator[None, object, object]:
+    if item.get_closest_marker("measuring"):
+        return (yield)
+    with ended_when_stuck():
+        return (yield)
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _end_when_stuck
 
 
 @pytest.fixture(scope="session")
