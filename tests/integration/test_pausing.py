@@ -27,7 +27,7 @@ async def stage(store: Store) -> PauseStage:
 async def test_a_plan_that_takes_long_goes_no_further_than_what_a_pause_holds(
     stage: PauseStage, scope: PauseScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = await stage.job(first=60)
+    job_id = await stage.job(first=70)
     await stage.pause(scope, job_id, 0)
     await stage.go(57.9)
     await stage.job(labels={"team": "other"}, queue="other", first=59)  # so that there is something to plan
@@ -35,7 +35,7 @@ async def test_a_plan_that_takes_long_goes_no_further_than_what_a_pause_holds(
 
     async def slowly(*instants: datetime) -> None:
         await hold(*instants)
-        stage.clock.time = at(58.1)  # from here on 60 is within the horizon
+        stage.clock.time = at(68.1)  # from here on 70 is within the horizon
 
     monkeypatch.setattr(stage.scheduler.keeper, "hold", slowly)
     await stage.scheduler.planner.run_once()

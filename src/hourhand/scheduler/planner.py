@@ -31,6 +31,11 @@ SOON = timedelta(seconds=1)
 
 BUDGET_SECONDS = 0.1
 """How long late jobs may keep the planner from writing what it has."""
+PLAN_MAX = timedelta(seconds=4)
+"""A plan that takes longer begins anew. It must not go on by what it has heard of pauses: one that it has not heard of
+holds by itself only what is due within ten seconds, and what was heard counts for three."""
+PAUSED_PLAN_MAX = timedelta(seconds=1)
+"""The same while there are pauses: what they hold is put aside for as far as the plan may come, each time."""
 PLANNED_MAX = 65_536
 """Jobs of which is remembered where their cursors were put."""
 PAUSED_SECONDS_MIN = 0.25
@@ -78,16 +83,15 @@ class Planner:
             return None
         owned = self._epoch
         paused = await self._pauses.in_force()
+        ends = self._clock.now() + (PAUSED_PLAN_MAX if paused else PLAN_MAX)
         if paused:
-            now = self._clock.now()
-            held = now + self._horizon
-            await self._pauses.hold(now, held)
+            await self._pauses.hold(self._clock.now(), ends + self._horizon)
             self._planned_until = EPOCH  # what a pause held comes back behind what was planned
         upcoming = await self._look()
-        # To the end the same: what falls due later is not held, however long it takes to plan what is.
-        until = held if paused else self._clock.now() + self._horizon
+        until = self._clock.now() + self._horizon
         if upcoming is not None and upcoming <= until:
-            await self._plan_all(upcoming, until, paused)
+            if not await self._plan_all(upcoming, ends, paused):
+                return 0.0
             upcoming = await self._timetable.next_cursor(upcoming)
         if owned == self._epoch:
             self._planned_until = until
@@ -112,18 +116,24 @@ class Planner:
         look.end()
         return upcoming
 
-    async def _plan_all(self, upcoming: datetime, until: datetime, paused: bool) -> None:
+    async def _plan_all(self, upcoming: datetime, ends: datetime, paused: bool) -> bool:
+        """Whether it came to its end in time. What enters the horizon meanwhile is planned with what is left: nobody
+        has to wait for a crowd."""
         async with Writes(self._write) as writes:
             since: tuple[datetime, int] | None = upcoming, 0
             while since is not None:
-                since = await self._plan_batch(*since, until, writes, paused)
+                since = await self._plan_batch(*since, ends, writes, paused)
+                if self._clock.now() > ends:
+                    break
+        return since is None
 
     async def _plan_batch(
-        self, since: datetime, shard: int, until: datetime, writes: Writes, paused: bool = False
+        self, since: datetime, shard: int, ends: datetime, writes: Writes, paused: bool = False
     ) -> tuple[datetime, int] | None:
         """One batch of each sort. From when and which shard on there may be more; None when there is none. The last
         parts of a batch are still written while the next one is read."""
         now = self._clock.now()
+        until = min(now, ends) + self._horizon
         limit, node_id = self._settings.batch_max, self._node_id()
         once = await self._timetable.fire_once(node_id, self._epoch, until, limit, since)
         self._announce(once, now)
@@ -148,7 +158,8 @@ class Planner:
         return min(goes_on, default=None)
 
     async def _write(self, moves: Sequence[Move], now: datetime) -> None:
-        self._announce(await self._timetable.advance_cursors(self._node_id(), self._epoch, moves, now), now)
+        ready = await self._timetable.advance_cursors(self._node_id(), self._epoch, moves, now)
+        self._announce(ready, self._clock.now())  # others may have been computed before it was written
 
     def _moves(self, cursors: Sequence[Cursor], now: datetime) -> Iterator[list[Move]]:
         """Jobs that are on time first; then those that are late, as far as the time allows. After a long silence
