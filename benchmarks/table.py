@@ -11,10 +11,9 @@ is told with the table. Rows that take longer are left out unless they are named
 
 So that other work on the machine, or its host, does not decide:
 - A figure with an absolute bar that is short while others took more than 0.05 cores is measured again after all the
-  rest, since theft comes in spells; up to three times, as long as the 40 minutes allow it. What passes stands, since
-  nothing that others take makes starts more punctual; so does what is short beside calm others, and what no neighbour
-  can cause: runs that are lost, doubled or early.
-- The first measurement that stands counts; if none does, the one beside which others took least.
+  rest, since theft comes in spells; up to three times, as long as the 40 minutes allow it.
+- The measurement beside which others took least counts, whatever it says: one that passes beside more than another fell
+  short beside was lucky. What no neighbour can cause is not measured away: runs that are lost, doubled or early.
 - Rounds of ratios are set aside as `pairs.py` says; those of the whole table together may take 150 s.
 - All of it is told in the row: measurements that do not count, with what others took, and rounds that were set aside.
 
@@ -176,10 +175,11 @@ def _whole(found: dict[str, Any]) -> bool:
     return not _broken(found) and not found.get("misdated")
 
 
-def _broken(found: dict[str, Any]) -> bool:
-    """Wrong whoever else is there. Of runs for another time that is not certain: a job whose submission was held up is
-    due when it arrives."""
-    return any(found[key] for key in ("lost", "doubled", "early"))
+def _broken(found: dict[str, Any], *, meanwhile: bool = False) -> bool:
+    """Wrong whoever else is there. Of runs for another time that is not certain where jobs are submitted meanwhile: one
+    whose submission was held up is due when it arrives."""
+    misdated = not meanwhile and found.get("misdated")
+    return bool(misdated) or any(found[key] for key in ("lost", "doubled", "early"))
 
 
 def steady_10000(extent: Extent) -> list[Figure]:
@@ -213,14 +213,15 @@ def _steady_200(submit: str, extent: Extent) -> Figure:
     each = ", ".join(f"{run['lateness_ms']['p99']:.1f}" for run in runs)
     enough = middle["lateness_ms"]["p99"] <= 5 and all(map(_whole, runs))
     work, told = f"steady 200 due/s, submitted {submit}", f"p99 of each {each}; {_late(middle)}"
-    return Figure(work, "p99 ≤ 5 ms", told, enough, plot=plot, own_fault=any(map(_broken, runs)))
+    own_fault = any(_broken(run, meanwhile=submit == "meanwhile") for run in runs)
+    return Figure(work, "p99 ≤ 5 ms", told, enough, plot=plot, own_fault=own_fault)
 
 
 def steady_5000(extent: Extent) -> list[Figure]:
     words = ("steady", "--rate", "5000", "--seconds", extent.pick(30, 10), "--submit", "meanwhile")
     found = plotted("steady-5000", *words)
     enough = found["lateness_ms"]["p99"] <= 100 and _whole(found)
-    work, broken = "steady 5,000/s submitted meanwhile", _broken(found)
+    work, broken = "steady 5,000/s submitted meanwhile", _broken(found, meanwhile=True)
     return [Figure(work, "p99 ≤ 100 ms", _late(found), enough, plot="steady-5000", own_fault=broken)]
 
 
@@ -302,7 +303,8 @@ def flight_process(extent: Extent) -> list[Figure]:
 
 def _flight(kind: str, jobs: int) -> Figure:
     found = plotted(f"flight-{kind}", "flight", "--kind", kind, "--jobs", str(jobs))
-    ended, broken = found["ended"].get("succeeded", 0), bool(found["lost"] or found["doubled"])
+    ended = found["ended"].get("succeeded", 0)
+    broken = bool(found["lost"] or found["doubled"] or sum(found["ended"].values()) > ended)
     told = f"{found['in_flight_max']:,} at once, executor {found['executor_mb']:,.0f} MB, with all it has started "
     told += f"{found['executor_tree_mb'] or 0:,.0f} MB; {ended:,} succeeded, lost {found['lost']}"
     stated = found["executor_tree_mb"] is not None
@@ -423,7 +425,7 @@ class Taken:
         return any(map(is_open, self.tries))
 
     def add(self, again: list[Figure]) -> None:
-        """Measured again. What stands is left as it is, or luck could be tried until all is well."""
+        """Measured again. What is settled is left as it is, or luck could be tried until all is well."""
         if len(again) != len(self.tries):
             again = again[:1] * len(self.tries)  # it could not be measured, and says why only once
         for tries, figure in zip(self.tries, again, strict=True):
@@ -483,24 +485,24 @@ def says_too_little(figure: Figure) -> bool:
 
 
 def is_open(tries: list[Figure]) -> bool:
-    """Whether another measurement of a figure would count: not once one of them stands. One that could not be measured
-    in the first place is not tried again: why it broke may be what the row is there to tell."""
-    return says_too_little(tries[0]) and not any(map(_stands, tries))
-
-
-def _stands(figure: Figure) -> bool:
-    return figure.enough is not None and not says_too_little(figure)
+    """Whether another measurement of a figure could count. One that could not be measured in the first place is not
+    tried again: why it broke may be what the row is there to tell."""
+    return says_too_little(tries[_chosen(tries)])
 
 
 def counted(tries: list[Figure]) -> Figure:
-    """The measurement that counts: the first that stands; if none does, the one beside which others took least. It also
-    tells those that do not count."""
-    standing = [place for place, each in enumerate(tries) if _stands(each)]
-    measured = [place for place, each in enumerate(tries) if each.enough is not None] or [0]
-    chosen = standing[0] if standing else min(measured, key=lambda place: tries[place].others_most or 0.0)
+    """The measurement that counts. It also tells those that do not."""
+    chosen = _chosen(tries)
     before = [_told_beside("before", each) for each in tries[:chosen]]
     after = [_told_beside("after", each) for each in tries[chosen + 1 :]]
     return replace(tries[chosen], measured="; ".join([tries[chosen].measured, *before, *after]))
+
+
+def _chosen(tries: list[Figure]) -> int:
+    """The place of the first at fault itself, or else of the one beside which others took least."""
+    at_fault = [place for place, each in enumerate(tries) if each.own_fault and each.enough is False]
+    measured = [place for place, each in enumerate(tries) if each.enough is not None] or [0]
+    return at_fault[0] if at_fault else min(measured, key=lambda place: tries[place].others_most or 0.0)
 
 
 def _told_beside(when: str, figure: Figure) -> str:
