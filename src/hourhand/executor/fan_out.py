@@ -97,7 +97,8 @@ class FanOut:
                 return outcome
             await asyncio.sleep(min(wait, LOOK_SECONDS_MIN))
             with suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await news.wait()
             wait = min(wait * 1.2, LOOK_SECONDS_MAX)
 
     async def _look(self, task: Task, facts: FanOutFacts) -> Outcome | None:
@@ -144,6 +145,7 @@ class FanOut:
                 return
             while await self._parts.cancel_parts(task.run_id, self._clock.now()):  # each says it again
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._news.wait()
         except AWAY:
             return  # they are found and cancelled by the schedulers

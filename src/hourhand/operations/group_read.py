@@ -8,7 +8,7 @@ for one by one.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from hourhand.model.errors import DatabaseUnavailable, Overloaded
 
@@ -38,7 +38,7 @@ class GroupRead(Generic[K, T]):
         if len(self._reading) < UNDER_WAY_MAX:
             reading = asyncio.create_task(self._read_all(), name="group read")
             self._reading.add(reading)
-            reading.add_done_callback(self._reading.discard)
+            reading.add_done_callback(self._reading.discard)  # for one that is cancelled before its first step
         # Shielded: several may wait for one answer, and one of them may give up.
         return await asyncio.shield(answer)
 
@@ -53,6 +53,10 @@ class GroupRead(Generic[K, T]):
                 answer.cancel()
             self._waiting.clear()
             raise
+        finally:
+            # In the same step in which nothing was waiting any more: the callback comes a turn later, and who asks in
+            # between would count on one who does not look again, and wait until somebody else asks.
+            self._reading.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _answer(self, asked: Mapping[K, "asyncio.Future[T | None]"]) -> None:
         try:

@@ -6,6 +6,7 @@ Nobody is asked while nobody watches. A watcher that is slow misses what was bet
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -50,13 +51,18 @@ class RunWatch:
                 del self._watchers[run_id]
 
     async def _look(self) -> None:
-        while self._watchers:
-            pause = self._look_seconds
-            try:
-                await self._look_once()
-            except DatabaseUnavailable:
-                pause = _AWAY_SECONDS  # the streams go on; whoever reads them sees nothing new meanwhile
-            await asyncio.sleep(pause)
+        try:
+            while self._watchers:
+                pause = self._look_seconds
+                try:
+                    await self._look_once()
+                except DatabaseUnavailable:
+                    pause = _AWAY_SECONDS  # the streams go on; whoever reads them sees nothing new meanwhile
+                await asyncio.sleep(pause)
+        finally:
+            for watcher in chain.from_iterable(self._watchers.values()):  # nobody would ever tell them
+                watcher.ended = True
+                watcher.changed.set()
 
     async def _look_once(self) -> None:
         asked = {run_id: set(watchers) for run_id, watchers in self._watchers.items()}

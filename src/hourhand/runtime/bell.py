@@ -21,7 +21,8 @@ class Bell:
         """Returns when it has rung more often than that, or the time is over."""
         if self.rings == rings:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._next.wait(), seconds_max)
+                async with asyncio.timeout(seconds_max):  # `wait_for` may swallow that its task is cancelled
+                    await self._next.wait()
 
 
 class Seldom:

@@ -12,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hourhand.telemetry import emit
@@ -153,10 +154,9 @@ class Loop:
             if not self._in_a_row:
                 await asyncio.sleep(0)
             return
-        try:
-            await asyncio.wait_for(until.wait(), seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await until.wait()
 
     def _failed(self, fault: BaseException) -> float:
         self.health.failures += 1

@@ -78,6 +78,20 @@ async def test_who_asks_while_the_same_is_under_way_is_answered_by_a_later_look(
     assert store.asked == [[2], [2]], "what was committed in between is seen"
 
 
+async def test_who_asks_in_the_very_turn_in_which_others_are_answered_is_answered_too(
+    store: Store, reads: GroupRead[int, int]
+) -> None:
+    store.answers.clear()
+    tasks = []
+    for key in range(0, 2 * UNDER_WAY_MAX, 2):
+        tasks.append(asyncio.create_task(reads.get(key)))
+        await begun()
+    store.answers.set()  # all that are under way end in the next turn, and nobody looks again
+    tasks.append(asyncio.create_task(reads.get(14)))
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*tasks) == [0, 4, 196]
+
+
 async def test_a_fault_is_told_to_all_who_asked_and_to_nobody_else(store: Store, reads: GroupRead[int, int]) -> None:
     store.fault = RuntimeError("no")
     told = await asyncio.gather(*(reads.get(key) for key in range(3)), return_exceptions=True)
