@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 SECONDS_MAX = 600.0
+AGAIN_SECONDS = 10.0
 STEPS_MAX = 100
 FRAMES = ("cr_frame", "gi_frame", "ag_frame")
 AWAITED = ("cr_await", "gi_yieldfrom", "ag_await")
@@ -31,7 +32,7 @@ def ended_when_stuck(seconds: float = SECONDS_MAX) -> Iterator[None]:
         pytest.fail(f"stuck for {seconds:g} s\n{_tasks()}")
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)  # a callback of the loop would swallow it
     try:
         yield
     finally:

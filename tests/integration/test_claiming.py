@@ -183,7 +183,8 @@ class LongLooks:
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, clock: SetClock | None = None) -> None:
         self.store = store
         self.executor = Executor(store, at_once, clock=clock or SetClock(at(0)))
-        self.may_end, self.ended, self.fault = asyncio.Event(), asyncio.Event(), False
+        self.may_end, self.ended = asyncio.Event(), asyncio.Event()
+        self.fault: Exception | None = None
         self.passed_by = asyncio.Event()
         """One has seen all that it will see, and has not ended."""
         self._monkeypatch = monkeypatch
@@ -200,8 +201,8 @@ class LongLooks:
         heads = await self._peek_ready(*args)
         self.passed_by.set()
         await self.may_end.wait()
-        if self.fault:
-            raise DatabaseUnavailable("it takes too long")
+        if self.fault is not None:
+            raise self.fault
         return heads
 
     async def end(self) -> None:
@@ -243,12 +244,23 @@ async def test_what_is_known_does_not_wait_for_a_long_look_at_everything(long_lo
 
 
 async def test_a_long_look_that_fails_does_not_keep_others_from_being_taken(long_looks: LongLooks) -> None:
-    long_looks.fault = True
+    long_looks.fault = DatabaseUnavailable("it takes too long")
     await insert(long_looks.store, due_job(at(0)))
     assert await long_looks.turn() == 2
     await long_looks.end()
     await insert(long_looks.store, due_job(at(0)))
     assert await long_looks.turn() == 3
+
+
+async def test_what_nobody_expected_of_a_long_look_is_told_once_and_looking_goes_on(long_looks: LongLooks) -> None:
+    long_looks.fault = RuntimeError("our mistake")
+    assert await long_looks.turn() == 1
+    await long_looks.end()
+    with pytest.raises(RuntimeError, match="our mistake"):
+        await long_looks.executor.receiver.looking.look()
+    long_looks.fault = None
+    await insert(long_looks.store, due_job(at(0)))
+    assert await long_looks.turn() == 2
 
 
 async def test_a_run_that_came_after_a_long_look_had_passed_by_is_not_forgotten_when_that_ends(

@@ -1,6 +1,6 @@
 """Plans of so many jobs that time goes by while they are made."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,18 +8,31 @@ from crew import Scheduler, SetClock
 from sample_jobs import at, every, insert, new_job, once, rows
 
 from hourhand.ports.stores import Cursor
+from hourhand.runtime.looks import ThoroughLooks
 from hourhand.wiring import Store
 
 A_BATCH = 50
 """Jobs that a scheduler of these tests plans in one go."""
 
 
+class Short(ThoroughLooks):
+    """Never thorough."""
+
+    def begin(self) -> None:
+        return None
+
+
 @pytest.fixture
-async def slow(store: Store, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
-    """A scheduler that takes a second for each batch."""
+async def scheduler(store: Store) -> Scheduler:
     scheduler = await Scheduler(store, SetClock()).join("alone")
     await scheduler.leadership.run_once()
     await scheduler.lookout.run_once()
+    return scheduler
+
+
+@pytest.fixture
+def slow(store: Store, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    """The scheduler takes a second for each batch."""
     read = store.timetable.due_cursors
 
     async def slowly(*asked: Any) -> tuple[list[Cursor], bool]:
@@ -55,3 +68,23 @@ async def test_a_plan_of_more_than_four_seconds_begins_anew_and_leaves_nothing_o
     assert 0 < len(await rows(store, "live_runs")) < 6 * A_BATCH
     await slow.planner.run_once()
     assert [row["job_id"] for row in await rows(store, "live_runs", "job_id")] == sorted(jobs)
+
+
+async def test_what_a_plan_left_out_after_a_slow_look_is_found_by_the_next(
+    store: Store, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await insert(store, new_job(every(60), next_due=at(0)))
+    [later] = await insert(store, new_job(every(600, at(6.5)), next_due=at(6.5)))
+    scheduler.planner.thorough = Short()
+    look = store.timetable.next_cursor
+
+    async def slowly(*asked: Any) -> datetime | None:
+        found = await look(*asked)
+        scheduler.clock.time = at(6)  # the plan goes to 4 and the horizon of two seconds
+        return found
+
+    monkeypatch.setattr(store.timetable, "next_cursor", slowly)
+    await scheduler.planner.run_once()
+    assert later not in {row["job_id"] for row in await rows(store, "live_runs")}
+    await scheduler.planner.run_once()
+    assert later in {row["job_id"] for row in await rows(store, "live_runs")}

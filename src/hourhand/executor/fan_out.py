@@ -97,7 +97,7 @@ class FanOut:
                 return outcome
             await asyncio.sleep(min(wait, LOOK_SECONDS_MIN))
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(wait):  # `wait_for` may swallow that its task is cancelled
                     await news.wait()
             wait = min(wait * 1.2, LOOK_SECONDS_MAX)
 
@@ -145,7 +145,8 @@ class FanOut:
                 return
             while await self._parts.cancel_parts(task.run_id, self._clock.now()):  # each says it again
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._news.wait()
+                    # Not `asyncio.timeout`: in a task that has been cancelled, as here, up to Python 3.11.2 it raises
+                    # CancelledError when its time is over. That this may swallow a second cancel does no harm.
+                    await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
         except AWAY:
             return  # they are found and cancelled by the schedulers

@@ -129,7 +129,8 @@ class Looking:
     def _hear_beside(self) -> None:
         if self._beside is None or not self._beside.done():
             return
-        found, self._beside = self._beside.result(), None
+        beside, self._beside = self._beside, None
+        found = beside.result()
         if found is None:
             return
         newer = {place: self._heads[place] for place in self._meanwhile}

@@ -22,6 +22,7 @@ class _Watcher:
         self.changed = asyncio.Event()
         self.glance: Glance | None = None
         self.ended = False
+        self.fault: Exception | None = None
 
 
 class RunWatch:
@@ -41,6 +42,8 @@ class RunWatch:
             while True:
                 await watcher.changed.wait()
                 watcher.changed.clear()
+                if watcher.fault is not None:
+                    raise watcher.fault
                 if watcher.ended:
                     return
                 assert watcher.glance is not None
@@ -51,18 +54,18 @@ class RunWatch:
                 del self._watchers[run_id]
 
     async def _look(self) -> None:
-        try:
-            while self._watchers:
-                pause = self._look_seconds
-                try:
-                    await self._look_once()
-                except DatabaseUnavailable:
-                    pause = _AWAY_SECONDS  # the streams go on; whoever reads them sees nothing new meanwhile
-                await asyncio.sleep(pause)
-        finally:
-            for watcher in chain.from_iterable(self._watchers.values()):  # nobody would ever tell them
-                watcher.ended = True
-                watcher.changed.set()
+        while self._watchers:
+            pause = self._look_seconds
+            try:
+                await self._look_once()
+            except DatabaseUnavailable:
+                pause = _AWAY_SECONDS  # the streams go on; whoever reads them sees nothing new meanwhile
+            except Exception as fault:  # told to whoever watches, who would wait for ever; nothing is swallowed
+                for watcher in chain.from_iterable(self._watchers.values()):
+                    watcher.fault = fault
+                    watcher.changed.set()
+                return
+            await asyncio.sleep(pause)
 
     async def _look_once(self) -> None:
         asked = {run_id: set(watchers) for run_id, watchers in self._watchers.items()}

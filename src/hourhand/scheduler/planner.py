@@ -88,7 +88,7 @@ class Planner:
             await self._pauses.hold(self._clock.now(), ends + self._horizon)
             self._planned_until = EPOCH  # what a pause held comes back behind what was planned
         upcoming = await self._look()
-        until = self._clock.now() + self._horizon
+        until = min(self._clock.now(), ends) + self._horizon
         if upcoming is not None and upcoming <= until:
             if not await self._plan_all(upcoming, ends, paused):
                 return 0.0

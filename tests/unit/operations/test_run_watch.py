@@ -1,4 +1,4 @@
-"""Those who watch a run are told of it, or that nobody looks any more."""
+"""Those who watch a run are told of it, or why nobody looks any more."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,15 +29,19 @@ class Store:
         return {} if self.looks > 2 else dict.fromkeys(run_ids, RUNNING)
 
 
-@pytest.mark.parametrize(("fault", "looks"), [(DatabaseUnavailable("away"), 3), (RuntimeError("our mistake"), 2)])
-async def test_who_watches_is_not_left_waiting_whatever_a_look_meets(
-    monkeypatch: pytest.MonkeyPatch, fault: Exception, looks: int
-) -> None:
+async def test_while_the_database_is_away_whoever_watches_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourhand.operations.run_watch._AWAY_SECONDS", 0.001)
-    store = Store(fault)
-    watch = RunWatch(store, look_seconds=0.001)
+    store = Store(DatabaseUnavailable("away"))
     async with asyncio.timeout(5):
-        assert [seen async for seen in watch.follow(RUN)] == [RUNNING]
-    assert store.looks == looks
-    assert watch._looking is not None
-    await asyncio.gather(watch._looking, return_exceptions=True)
+        assert [seen async for seen in RunWatch(store, look_seconds=0.001).follow(RUN)] == [RUNNING]
+    assert store.looks == 3
+
+
+async def test_what_else_a_look_meets_is_told_to_whoever_watches() -> None:
+    watch = RunWatch(Store(RuntimeError("our mistake")), look_seconds=0.001)
+    async with asyncio.timeout(5):
+        following = watch.follow(RUN)
+        assert await anext(following) == RUNNING
+        with pytest.raises(RuntimeError, match="our mistake"):
+            await anext(following)
+        assert [glance async for glance in watch.follow(RUN)] == [], "who comes after that is looked for anew"
