@@ -44,6 +44,16 @@ async def begun() -> None:
         await asyncio.sleep(0)
 
 
+async def all_under_way(store: Store, reads: GroupRead[int, int]) -> list["asyncio.Task[int | None]"]:
+    """As many questions as may be asked at a time: of 0, 2 and so on, none of them answered yet."""
+    store.answers.clear()
+    tasks = []
+    for key in range(0, 2 * UNDER_WAY_MAX, 2):
+        tasks.append(asyncio.create_task(reads.get(key)))
+        await begun()
+    return tasks
+
+
 async def test_alone_a_question_waits_for_nobody(store: Store, reads: GroupRead[int, int]) -> None:
     assert (await reads.get(4), await reads.get(5)) == (16, None)
     assert store.asked == [[4], [5]]
@@ -52,11 +62,7 @@ async def test_alone_a_question_waits_for_nobody(store: Store, reads: GroupRead[
 async def test_what_comes_while_others_are_under_way_is_asked_next_and_together(
     store: Store, reads: GroupRead[int, int]
 ) -> None:
-    store.answers.clear()
-    tasks = []
-    for key in range(0, 2 * UNDER_WAY_MAX, 2):
-        tasks.append(asyncio.create_task(reads.get(key)))
-        await begun()
+    tasks = await all_under_way(store, reads)
     tasks += [asyncio.create_task(reads.get(key)) for key in (14, 16, 14)]
     await begun()
     assert store.asked == [[0], [2]], "the rest gathers"
@@ -81,11 +87,7 @@ async def test_who_asks_while_the_same_is_under_way_is_answered_by_a_later_look(
 async def test_who_asks_in_the_very_turn_in_which_others_are_answered_is_answered_too(
     store: Store, reads: GroupRead[int, int]
 ) -> None:
-    store.answers.clear()
-    tasks = []
-    for key in range(0, 2 * UNDER_WAY_MAX, 2):
-        tasks.append(asyncio.create_task(reads.get(key)))
-        await begun()
+    tasks = await all_under_way(store, reads)
     store.answers.set()  # all that are under way end in the next turn, and nobody looks again
     tasks.append(asyncio.create_task(reads.get(14)))
     async with asyncio.timeout(5):
